@@ -1,0 +1,74 @@
+package feature
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Vector is the numbers one forecast is made from, in the order of Table.
+// Unknown is NaN. It is float32 because that is what travels, what is stored
+// and what a tree compares with; widening to float64 is exact.
+type Vector [Width]float32
+
+// nan32 is the one NaN a Vector holds, so that equal vectors are equal bytes.
+var nan32 = float32(math.NaN())
+
+// Of makes the vector of one request towards one endpoint.
+func Of(r Request, l Load, p Prior) Vector {
+	var v Vector
+	for i := range table {
+		x := float32(table[i].value(r, l, p))
+		if x != x {
+			x = nan32
+		}
+		v[i] = x
+	}
+	return v
+}
+
+// Wide writes v as float64 into dst, which must hold Width numbers.
+func (v *Vector) Wide(dst []float64) {
+	for i, x := range v {
+		dst[i] = float64(x)
+	}
+}
+
+// Prior reads the prior back out of v. It is rounded to float32, so it is
+// what a residual must be multiplied with when only the vector is left.
+func (v *Vector) Prior() Prior {
+	return Prior{TTFT: Seconds(v[ColumnPriorTTFT]), TPOT: Seconds(v[ColumnPriorTPOT])}
+}
+
+// VectorSize is the length of an encoded vector in bytes.
+const VectorSize = 4 * Width
+
+// Append appends v in little-endian IEEE 754 form, VectorSize bytes.
+func (v *Vector) Append(dst []byte) []byte {
+	for _, x := range v {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(x))
+	}
+	return dst
+}
+
+// DecodeVector reads what Append wrote.
+func DecodeVector(b []byte) (Vector, error) {
+	var v Vector
+	if len(b) != VectorSize {
+		return v, fmt.Errorf("a vector is %d bytes, got %d", VectorSize, len(b))
+	}
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return v, nil
+}
+
+// Equal reports whether a and b are the same bits.
+func (v *Vector) Equal(w *Vector) bool {
+	for i := range v {
+		if math.Float32bits(v[i]) != math.Float32bits(w[i]) {
+			return false
+		}
+	}
+	return true
+}
