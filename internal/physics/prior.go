@@ -1,0 +1,144 @@
+package physics
+
+import (
+	"math"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+const (
+	// decodeBudgetFloor is the least of the token budget that decoding
+	// sequences leave to prefill in one step.
+	decodeBudgetFloor = 512
+	// headCreditShare and headElapsedShare bound how much of the prompt being
+	// prefilled right now is believed to be done: at most 90 % of its work,
+	// and 80 % of the time it has had (the rest went to steps of others).
+	headCreditShare  = 0.9
+	headElapsedShare = 0.8
+	// interference is how much of the prefill rate shows up as time taken
+	// from decoding, and maxInterference the most of all time it may take.
+	interference    = 1.2
+	maxInterference = 0.85
+	// foreignSlack is how many running requests an endpoint may report beyond
+	// our own before the rest is taken for somebody else's: a scrape is up to
+	// an interval old, so some of what it counted has ended.
+	foreignSlack = 2
+)
+
+// Work is the prefill time of u uncached tokens at the end of a prompt of p
+// tokens, steps not counted.
+func (c Coefficients) Work(p, u float64) feature.Seconds {
+	return feature.Seconds(c.B*u + c.C*u*(p-u/2))
+}
+
+// Step is the time of one decode step with that many sequences reading that
+// many context tokens.
+func (c Coefficients) Step(decoding, kv float64) feature.Seconds {
+	return feature.Seconds(c.A + c.D*decoding + c.E*kv)
+}
+
+// Estimate is the prior of request r on an endpoint under load l, whose class
+// has the coefficients c. The load's speed factor scales all of them; an
+// unknown one is 1.
+//
+//	TTFT0 = rest of the running step + queued prefill ahead + own prefill
+//	      + the steps both take + admission
+//	TPOT0 = step at the batch this request would join, stretched by the share
+//	        of time that prefill takes from decoding
+func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
+	if s := l.Profile.SpeedFactor; s > 0 {
+		c = c.Scaled(s)
+	}
+	led := l.Ledger
+	prefilling := max(0, led.Requests-led.Decoding)
+	decoding, kv := batch(l, prefilling)
+	uncached := r.UncachedTokens()
+
+	step := float64(c.Step(decoding, kv))
+	own := float64(c.Work(r.PromptTokens, uncached))
+	ahead := c.B*led.PrefillTokens + c.C*led.PrefillContext
+	ahead -= min(headCreditShare*(c.B*led.HeadTokens+c.C*led.HeadContext), headElapsedShare*known(float64(led.HeadElapsed)))
+	budget := max(decodeBudgetFloor, l.Profile.MaxBatchedTokens-decoding)
+	if budget != budget {
+		budget = decodeBudgetFloor
+	}
+	steps := math.Ceil((led.PrefillTokens + uncached) / budget)
+	running := 0.0 // an idle engine starts at once
+	if decoding+prefilling > 0 {
+		running = 0.5 * step
+	}
+
+	seqs := decoding + prefilling + r.Completions
+	if most := l.Profile.MaxNumSeqs; most > 0 {
+		seqs = min(seqs, max(most, r.Completions))
+	}
+	read := kv + led.WaitingContext + r.Completions*(r.PromptTokens+known(r.ExpectedOutputTokens)/2)
+	if capacity := l.Profile.KVCapacityTokens; capacity > 0 {
+		read = min(read, max(capacity, r.PromptTokens))
+	}
+	stolen := min(maxInterference, interference*c.B*led.PrefillRate)
+	tpot := float64(c.Step(seqs, read)) / (1 - stolen)
+
+	ttft := running + max(0, ahead) + own + steps*step + tpot*admission(r, l, decoding+prefilling, kv)
+	return feature.Prior{TTFT: feature.Seconds(ttft), TPOT: feature.Seconds(tpot)}
+}
+
+// batch is how many sequences decode at the endpoint and the context tokens
+// they read: our own, and what the endpoint reports beyond them.
+func batch(l feature.Load, prefilling float64) (decoding, kv float64) {
+	decoding, kv = l.Ledger.Decoding, l.Ledger.ContextTokens
+	foreign := l.Scraped.Running - prefilling - decoding - foreignSlack
+	if !(foreign > 0) { // none, or never scraped
+		return decoding, kv
+	}
+	used := l.Scraped.KVUsed * l.Profile.KVCapacityTokens / l.Scraped.Running
+	return decoding + foreign, kv + foreign*known(used)
+}
+
+// admission is how many decode steps pass until enough running requests have
+// ended to free a sequence and the blocks that r needs; 0 when it fits now.
+func admission(r feature.Request, l feature.Load, inflight, kv float64) float64 {
+	var wait float64
+	if most := l.Profile.MaxNumSeqs; most > 0 {
+		wait = remaining(&l.Ledger.Remaining, inflight+r.Completions-most)
+	}
+	if capacity := l.Profile.KVCapacityTokens; capacity > 0 {
+		need := kv + l.Ledger.WaitingContext + r.PromptTokens - capacity
+		wait = max(wait, remaining(&l.Ledger.RemainingContext, need))
+	}
+	return wait
+}
+
+// remaining is after how many more output tokens the soonest-ending requests
+// of a histogram have freed need of what it counts. Inside a bucket ends are
+// taken as evenly spread; past the last one nothing more can be promised.
+func remaining(histogram *[feature.RemainingBuckets]float64, need float64) float64 {
+	if !(need > 0) {
+		return 0
+	}
+	longest := 0.0
+	for i, n := range histogram {
+		if n <= 0 {
+			continue
+		}
+		from := math.Exp2(float64(i))
+		if i == 0 {
+			from = 0
+		}
+		to := math.Exp2(float64(i + 1))
+		if need <= n {
+			return from + (to-from)*need/n
+		}
+		need -= n
+		longest = to
+	}
+	return longest
+}
+
+// known turns an unknown number into 0.
+func known(v float64) float64 {
+	if v != v {
+		return 0
+	}
+	return v
+}

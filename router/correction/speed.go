@@ -1,0 +1,58 @@
+package correction
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	speedDecay = 30 * time.Second // time constant of the evidence
+	speedPrior = 10.0             // seconds of evidence that the factor is 1
+	speedMost  = 7.0              // factors outside 1/7..7 are not believed
+)
+
+// Speed estimates how many times slower than the prior one endpoint runs:
+// time that decoding streams really took, over the time the step model gives
+// for the same steps. Evidence fades with a time constant of 30 s and is
+// shrunk towards 1 by 10 s worth of it, so an endpoint without streams returns
+// to 1.
+//
+// The zero value is an endpoint nothing is known about.
+type Speed struct {
+	taken    float64 // seconds streams took
+	expected float64 // seconds the step model gives for them
+	at       time.Time
+}
+
+// Observe adds evidence gathered up to now: streams took that many seconds
+// for what the step model says takes expected seconds. Values that are not
+// positive and finite only let older evidence fade.
+func (s *Speed) Observe(now time.Time, taken, expected float64) {
+	s.fade(now)
+	if taken > 0 && expected > 0 && !math.IsInf(taken+expected, 0) {
+		s.taken += taken
+		s.expected += expected
+	}
+}
+
+// Factor is the estimate at now, within 1/7 and 7.
+func (s *Speed) Factor(now time.Time) float64 {
+	faded := *s
+	faded.fade(now)
+	f := (faded.taken + speedPrior) / (faded.expected + speedPrior)
+	return min(speedMost, max(1/speedMost, f))
+}
+
+// Evidence is the faded seconds of streaming behind the factor.
+func (s *Speed) Evidence() float64 { return s.taken }
+
+func (s *Speed) fade(now time.Time) {
+	if passed := now.Sub(s.at); passed > 0 && !s.at.IsZero() {
+		keep := math.Exp(-passed.Seconds() / speedDecay.Seconds())
+		s.taken *= keep
+		s.expected *= keep
+	}
+	if now.After(s.at) {
+		s.at = now
+	}
+}
