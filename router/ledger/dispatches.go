@@ -1,0 +1,82 @@
+package ledger
+
+import "time"
+
+// maxDispatches bounds the log of one incarnation. When it is full the two
+// oldest records become one, so counts stay whole and only a scrape that read
+// its numbers between those two would see one dispatch too many.
+const maxDispatches = 256
+
+// dispatches tells how much was sent since a scrape. Records that a scrape
+// has seen are dropped when it is asked about; the log is usually a second
+// long.
+type dispatches struct {
+	ring  []dispatch // grows to maxDispatches, then stays
+	start int
+	n     int
+
+	requests, tokens int64 // sums over the ring
+}
+
+type dispatch struct {
+	at               time.Time
+	requests, tokens int64
+}
+
+// at returns the i-th oldest record.
+func (d *dispatches) at(i int) *dispatch {
+	return &d.ring[(d.start+i)%len(d.ring)]
+}
+
+func (d *dispatches) add(now time.Time, tokens int64) {
+	d.requests++
+	d.tokens += tokens
+	if d.n > 0 {
+		last := d.at(d.n - 1)
+		if !now.After(last.at) { // one instant, or clocks read out of order
+			last.requests++
+			last.tokens += tokens
+			return
+		}
+	}
+	if d.n == len(d.ring) {
+		d.makeRoom()
+	}
+	d.n++
+	*d.at(d.n - 1) = dispatch{now, 1, tokens}
+}
+
+func (d *dispatches) makeRoom() {
+	if len(d.ring) < maxDispatches {
+		grown := make([]dispatch, min(max(8, 2*len(d.ring)), maxDispatches))
+		for i := range d.n {
+			grown[i] = *d.at(i)
+		}
+		d.ring, d.start = grown, 0
+		return
+	}
+	oldest, second := d.at(0), d.at(1)
+	second.requests += oldest.requests
+	second.tokens += oldest.tokens
+	d.drop()
+}
+
+// drop forgets the oldest record, not its counts.
+func (d *dispatches) drop() {
+	d.start = (d.start + 1) % len(d.ring)
+	d.n--
+}
+
+// since counts what was sent after t.
+func (d *dispatches) since(t time.Time) (requests, tokens int64) {
+	for d.n > 0 {
+		oldest := d.at(0)
+		if oldest.at.After(t) {
+			break
+		}
+		d.requests -= oldest.requests
+		d.tokens -= oldest.tokens
+		d.drop()
+	}
+	return d.requests, d.tokens
+}

@@ -1,0 +1,154 @@
+package ledger_test
+
+import (
+	"math"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/ledger"
+)
+
+// twin is the ledger written the obvious way: it keeps every entry and every
+// dispatch and adds them up when asked.
+type twin struct {
+	lives map[twinLife]*twinBooks
+}
+
+type twinLife struct {
+	endpoint    string
+	incarnation uint64
+}
+
+type twinBooks struct {
+	entries   []*twinEntry // in flight, oldest first
+	sent      []twinSent
+	lastFirst time.Time
+	leaving   bool
+}
+
+type twinSent struct {
+	at     time.Time
+	tokens float64
+}
+
+type twinEntry struct {
+	ledger.Entry
+	of       twinLife
+	at       time.Time
+	decoding bool
+	streamed float64
+	settled  bool
+}
+
+func newTwin() *twin { return &twin{lives: map[twinLife]*twinBooks{}} }
+
+func (w *twin) charge(endpoint string, incarnation uint64, e ledger.Entry, now time.Time) *twinEntry {
+	of := twinLife{endpoint, incarnation}
+	b := w.lives[of]
+	if b == nil {
+		b = &twinBooks{}
+		w.lives[of] = b
+	}
+	b.leaving = false
+	n := &twinEntry{Entry: e, of: of, at: now}
+	b.entries = append(b.entries, n)
+	b.sent = append(b.sent, twinSent{now, float64(e.UncachedTokens)})
+	return n
+}
+
+func (w *twin) first(e *twinEntry, now time.Time) bool {
+	if e.settled || e.decoding {
+		return false
+	}
+	e.decoding = true
+	if b := w.lives[e.of]; now.After(b.lastFirst) {
+		b.lastFirst = now
+	}
+	return true
+}
+
+func (w *twin) tokens(e *twinEntry, n int, now time.Time) bool {
+	if e.settled {
+		return false
+	}
+	w.first(e, now)
+	e.streamed += float64(n)
+	return true
+}
+
+func (w *twin) settle(e *twinEntry) bool {
+	if e.settled {
+		return false
+	}
+	e.settled = true
+	b := w.lives[e.of]
+	for i, x := range b.entries {
+		if x == e {
+			b.entries = append(b.entries[:i], b.entries[i+1:]...)
+			break
+		}
+	}
+	if len(b.entries) == 0 && b.leaving {
+		delete(w.lives, e.of)
+	}
+	return true
+}
+
+func (w *twin) forget(endpoint string, incarnation uint64) {
+	of := twinLife{endpoint, incarnation}
+	switch b := w.lives[of]; {
+	case b == nil:
+	case len(b.entries) == 0:
+		delete(w.lives, of)
+	default:
+		b.leaving = true
+	}
+}
+
+func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Time) feature.Ledger {
+	var s feature.Ledger
+	b := w.lives[twinLife{endpoint, incarnation}]
+	if b == nil {
+		return s
+	}
+	for _, e := range b.entries {
+		if !e.MoveAt.IsZero() && !now.Before(e.MoveAt) {
+			w.first(e, e.MoveAt)
+		}
+	}
+	for _, d := range b.sent {
+		if d.at.After(scrapedAt) {
+			s.SinceScrape++
+			s.SinceScrapeTok += d.tokens
+		}
+		s.PrefillRate += d.tokens / 30 * math.Exp(-now.Sub(d.at).Seconds()/30)
+	}
+	head := true
+	for _, e := range b.entries {
+		p, u := float64(e.PromptTokens), float64(e.UncachedTokens)
+		work := u * (max(p, u) - u/2)
+		s.Requests++
+		if e.decoding {
+			s.Decoding++
+			s.ContextTokens += p + e.streamed
+		} else {
+			s.PrefillTokens += u
+			s.PrefillContext += work
+			s.WaitingContext += p
+			if head {
+				head = false
+				since := e.at
+				if b.lastFirst.After(since) {
+					since = b.lastFirst
+				}
+				s.HeadTokens, s.HeadContext = u, work
+				s.HeadElapsed = feature.SecondsOf(now.Sub(since))
+			}
+		}
+		toGo := max(float64(e.ExpectedOutput)-e.streamed, 0.3*e.streamed, 1)
+		i := min(int(math.Floor(math.Log2(toGo)+1e-12)), feature.RemainingBuckets-1)
+		s.Remaining[i]++
+		s.RemainingContext[i] += p + e.streamed
+	}
+	return s
+}
