@@ -1,0 +1,187 @@
+package layers
+
+// Module is the import path of this repository's module.
+const Module = "github.com/spillway-llm/spillway"
+
+// A Layer is one row of the table: one package and what it may import beside
+// the standard library.
+type Layer struct {
+	// Package is the folder below the module root, with slashes.
+	Package string
+
+	// Pure forbids sockets, files, databases, logging, the wall clock, timers
+	// and every source of chance that is not handed in; see impureImports and
+	// impureNames. A pure package may import pure packages only.
+	Pure bool
+
+	// May lists the packages of this module that it may import, as folders.
+	// A package that is not pure may import internal/telemetry unasked.
+	May []string
+
+	// Modules lists the third-party import paths it may use, each with all
+	// that lies below it. A package that is not pure may also use what
+	// everywhere lists.
+	Modules []string
+
+	// Why says what the row protects.
+	Why string
+}
+
+// Main is the command: it may import any package of the module and any
+// third-party module that has no door, and nobody may import it.
+const Main = "cmd/spillway"
+
+const (
+	xxhash    = "github.com/cespare/xxhash/v2"
+	leaves    = "github.com/dmitryikh/leaves"
+	golearn   = "github.com/sjwhitworth/golearn"
+	pgx       = "github.com/jackc/pgx/v5"
+	goose     = "github.com/pressly/goose/v3"
+	embedded  = "github.com/fergusstrange/embedded-postgres"
+	fsnotify  = "github.com/fsnotify/fsnotify"
+	uuid      = "github.com/google/uuid"
+	cron      = "github.com/robfig/cron/v3"
+	progress  = "github.com/schollz/progressbar/v3"
+	yaml      = "go.yaml.in/yaml/v3"
+	xterm     = "golang.org/x/term"
+	xsys      = "golang.org/x/sys"
+	gonum     = "gonum.org/v1/gonum"
+	grpc      = "google.golang.org/grpc"
+	protobuf  = "google.golang.org/protobuf"
+	clientgo  = "k8s.io/client-go"
+	k8sapi    = "k8s.io/api"
+	k8smeta   = "k8s.io/apimachinery"
+	envoy     = "github.com/envoyproxy/go-control-plane"
+	promclnt  = "github.com/prometheus/client_golang"
+	xsync     = "golang.org/x/sync"
+	telemetry = "internal/telemetry"
+	latency   = "proto/gen/latencyv1"
+)
+
+// everywhere is what any package that is not pure may use unasked: metrics are
+// built by the package that moves them, and errgroup ends what Run started.
+var everywhere = []string{promclnt, xsync}
+
+// Table lists every package of the module, also some that are still to come.
+var Table = []Layer{
+	// The vocabulary and the mathematics: what the simulator, the router and
+	// the trainer share, and what can be judged offline.
+	{Package: "internal/feature", Pure: true,
+		Why: "the vocabulary stands below everything, so that one maker of vectors can serve all"},
+	{Package: "internal/physics", Pure: true, May: []string{"internal/feature"},
+		Why: "the prior is arithmetic on a load and a profile"},
+	{Package: "internal/forest", Pure: true,
+		Why: "evaluation knows trees and rows of numbers, not what the numbers mean"},
+	{Package: "internal/bundle", Pure: true, May: []string{"internal/feature", "internal/physics", "internal/forest"},
+		Why: "a bundle is bytes and their meaning; who fetches or serves it is not its business"},
+	{Package: "internal/openai", Pure: true,
+		Why: "the wire format is read in place, with no opinion about routing"},
+	{Package: "internal/trace", Pure: true,
+		Why: "traces are parsed from a reader; opening files is the caller's"},
+	{Package: "internal/fleet", Pure: true,
+		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction"},
+		Why: "the simulator runs the router's own pure parts in virtual time; forecasts come through an interface"},
+	{Package: "internal/evaluate", Pure: true,
+		May:     []string{"internal/feature", "internal/physics", "internal/forest", "internal/bundle", "router/policy", "internal/fleet", "internal/trace"},
+		Modules: []string{gonum},
+		Why:     "an estimate depends on rows and a seed alone, so that it can be repeated"},
+
+	// The router: pure decisions in the middle, doors to the world at the rim.
+	{Package: "router/policy", Pure: true, May: []string{"internal/feature", "internal/physics"},
+		Why: "a stored row alone must give the same choice again, bit for bit"},
+	{Package: "router/ledger", Pure: true, May: []string{"internal/feature"},
+		Why: "counts depend on the events and their times alone; it fills feature.Ledger itself, so that no copy can drift"},
+	{Package: "router/prefix", Pure: true, Modules: []string{xxhash},
+		Why: "the index is walked once a request; nothing in it may block"},
+	{Package: "router/correction", Pure: true, May: []string{"internal/feature"},
+		Why: "what is learned online must replay from outcomes and their times"},
+	{Package: "router/pool", May: []string{"internal/feature"}, Modules: []string{fsnotify, yaml, xxhash},
+		Why: "discovery and scraping know endpoints, not requests"},
+	{Package: "router/pool/kube", May: []string{"router/pool", "internal/feature"}, Modules: []string{clientgo, k8sapi, k8smeta},
+		Why: "the Kubernetes client stays behind one package"},
+	{Package: "router/route",
+		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction", "router/pool"},
+		// A decision's id is made where the decision is.
+		Modules: []string{uuid},
+		Why:     "the one choke point of both front doors; forecasts and rows leave through interfaces it declares"},
+	{Package: "router/gateway", May: []string{"router/route", "internal/openai", "internal/feature"},
+		Why: "a front door translates and streams; it decides nothing"},
+	{Package: "router/extproc", May: []string{"router/route", "internal/openai", "internal/feature"}, Modules: []string{envoy, grpc, protobuf},
+		Why: "a front door translates and meters; it decides nothing"},
+	{Package: "router/admin", May: []string{"router/route", "router/pool", "internal/feature"},
+		Why: "the second listener shows what the router knows and changes nothing on the request path"},
+	{Package: "router",
+		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction",
+			"router/pool", "router/pool/kube", "router/route", "router/gateway", "router/extproc", "router/admin"},
+		Modules: []string{grpc},
+		Why:     "wires its own parts; the predictor and the store are handed in, so a router runs without either"},
+
+	// The sidecar.
+	{Package: "proto", Why: "holds the go:generate line beside the .proto files"},
+	{Package: latency, Modules: []string{grpc, protobuf},
+		Why: "generated code, committed"},
+	{Package: "predictor", May: []string{"internal/feature", "internal/bundle", "internal/forest", latency}, Modules: []string{leaves, grpc, protobuf},
+		Why: "serves bundles from a Source it declares; does not know that a database exists"},
+
+	// The trainer.
+	{Package: "trainer/gbdt", Pure: true, May: []string{"internal/forest"},
+		Why: "same rows and seed, same bytes, on any number of threads"},
+	{Package: "trainer/baseline", Modules: []string{golearn},
+		Why: "the simple model a forest must beat; golearn's global state stays in here"},
+	{Package: "trainer",
+		May:     []string{"internal/feature", "internal/physics", "internal/forest", "trainer/gbdt", "internal/bundle", "trainer/baseline", "internal/evaluate"},
+		Modules: []string{cron, gonum},
+		Why:     "refits from a Store it declares; the same cycle runs on a database and in memory"},
+
+	// The store.
+	{Package: "featurestore", May: []string{"internal/feature", "featurestore/migration"}, Modules: []string{pgx, goose, uuid},
+		Why: "the only door to the database; others declare the few methods they need"},
+	{Package: "featurestore/migration", Modules: []string{goose},
+		Why: "numbered SQL, embedded"},
+	{Package: "featurestore/pglocal", Modules: []string{pgx, embedded, xsys},
+		Why: "starts and stops a Postgres; knows no table"},
+	{Package: "featurestore/featurestoretest", May: []string{"internal/feature", "featurestore", "featurestore/migration", "featurestore/pglocal"}, Modules: []string{pgx},
+		Why: "a real database and its in-memory twin, for tests of other packages"},
+
+	// Traffic, engines, and what every process needs.
+	{Package: "internal/fleet/server", May: []string{"internal/fleet", "internal/physics", "internal/feature", "internal/openai"},
+		Why: "the real-time face of the simulator: an engine to the router, no more"},
+	{Package: "internal/loadgen", May: []string{"internal/openai", "internal/trace"}, Modules: []string{progress, xterm},
+		Why: "a client measures by the router's label rules and knows nothing else of it"},
+	{Package: telemetry,
+		Why: "importable by every package that is not pure, so it imports none"},
+	{Package: "internal/layers",
+		Why: "reads source text"},
+}
+
+// A Door is an import path that only some packages may use, the command
+// included: what is behind a door can be replaced without looking elsewhere.
+type Door struct {
+	// Import is the import path; all that lies below it is behind the door too.
+	Import string
+
+	// Behind lists the folders that may use it. A folder that ends in "/..."
+	// stands for itself and all that lies below it.
+	Behind []string
+
+	// Why says what the door protects.
+	Why string
+}
+
+// Doors lists the restricted imports.
+var Doors = []Door{
+	{Import: pgx, Behind: []string{"featurestore/..."},
+		Why: "SQL stands in one place, tested on a real Postgres"},
+	{Import: goose, Behind: []string{"featurestore/..."},
+		Why: "the schema changes through the store alone"},
+	{Import: golearn, Behind: []string{"trainer/baseline"},
+		Why: "half of it needs cgo, and all of it shares global state"},
+	{Import: leaves, Behind: []string{"predictor"},
+		Why: "it is a reference, to be dropped where the flat evaluator serves"},
+	{Import: Module + "/" + latency, Behind: []string{"predictor"},
+		Why: "the wire format of a forecast has one reader and one writer"},
+	{Import: clientgo, Behind: []string{"router/pool/kube"},
+		Why: "a router outside Kubernetes must not carry its client"},
+	{Import: envoy, Behind: []string{"router/extproc"},
+		Why: "Envoy's types end where the request is translated"},
+}
