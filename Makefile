@@ -1,0 +1,81 @@
+# Spillway. "make help" lists the targets.
+
+SHELL      := /usr/bin/env bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS  += --no-print-directory
+.NOTPARALLEL:
+
+GO         ?= go
+FUZZTIME   ?= 3s
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS    := -X github.com/spillway-llm/spillway/internal/telemetry.version=$(VERSION)
+STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
+
+# VERBOSE=1 shows each command and each test.
+Q := $(if $(VERBOSE),,@)
+V := $(if $(VERBOSE),-v)
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z%_-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what is missing (Postgres server programs); quick when all is there
+	$(Q)scripts/setup
+
+.PHONY: demo
+demo: setup build ## run the whole loop here: engines, router, predictor, store, trainer, load
+	$(Q)bin/spillway demo
+
+.PHONY: test
+test: setup ## run every test
+	$(Q)$(GO) test $(V) ./...
+
+.PHONY: build
+build: ## build bin/spillway, without cgo
+	$(Q)CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/spillway ./cmd/spillway
+
+.PHONY: check
+check: setup lint build commands check-tests check-fuzz verify ## everything a change must pass
+	@echo "check: ok"
+
+.PHONY: lint
+lint: ## formatting, vet, staticcheck, import rules
+	$(Q)scripts/step gofmt scripts/check-format
+	$(Q)scripts/step vet $(GO) vet ./...
+	$(Q)scripts/step staticcheck $(STATICCHECK) ./...
+	$(Q)scripts/step layers $(GO) test -vet=off $(V) ./internal/layers
+
+.PHONY: commands
+commands: build # every make target and spillway verb named in the documents exists
+	$(Q)scripts/step commands scripts/check-commands bin/spillway
+
+.PHONY: check-tests
+check-tests: # the concurrent packages under the race detector, the others without
+	$(Q)scripts/step race scripts/check-tests race $(V)
+	$(Q)scripts/step test scripts/check-tests plain $(V)
+
+.PHONY: check-fuzz
+check-fuzz:
+	$(Q)scripts/step fuzz scripts/fuzz $(FUZZTIME)
+
+.PHONY: race
+race: setup ## run every test under the race detector
+	$(Q)$(GO) test -race $(V) ./...
+
+.PHONY: fuzz
+fuzz: ## fuzz every target for FUZZTIME each (make fuzz FUZZTIME=1m)
+	$(Q)scripts/fuzz $(FUZZTIME)
+
+.PHONY: generate
+generate: ## write generated code anew
+	$(Q)$(GO) generate ./...
+
+.PHONY: verify
+verify: ## generated code is up to date
+	$(Q)scripts/step verify scripts/check-generated
+
+.PHONY: bench-hotpath
+bench-hotpath: ## time and allocations of what runs once a request; writes nothing
+	$(Q)$(GO) test -run '^$$' -bench . -benchmem ./router/ledger ./router/prefix ./router/policy ./internal/forest
