@@ -1,0 +1,126 @@
+package fleet
+
+// cache is the KV cache: a fixed number of blocks, reference-counted, with an
+// index from block hash to block. Blocks that nobody holds stay findable until
+// they are taken, least recently released first.
+type cache struct {
+	blocks []block          // the last one is the head of the free ring
+	index  map[uint64]int32 // hash -> block
+	free   int              // blocks in the ring
+}
+
+type block struct {
+	hash       uint64
+	hashed     bool
+	refs       int32
+	prev, next int32 // neighbours in the free ring while refs is 0
+}
+
+func newCache(blocks int) *cache {
+	c := &cache{blocks: make([]block, blocks+1), index: make(map[uint64]int32)}
+	head := int32(blocks)
+	c.blocks[head].prev, c.blocks[head].next = head, head
+	for i := range head {
+		c.insertBefore(head, i)
+	}
+	return c
+}
+
+// total is the number of blocks.
+func (c *cache) total() int { return len(c.blocks) - 1 }
+
+// used is the fraction of blocks that are held.
+func (c *cache) used() float64 { return float64(c.total()-c.free) / float64(c.total()) }
+
+func (c *cache) insertBefore(at, i int32) {
+	prev := c.blocks[at].prev
+	c.blocks[i].prev, c.blocks[i].next = prev, at
+	c.blocks[prev].next, c.blocks[at].prev = i, i
+	c.free++
+}
+
+func (c *cache) unlink(i int32) {
+	b := &c.blocks[i]
+	c.blocks[b.prev].next, c.blocks[b.next].prev = b.next, b.prev
+	c.free--
+}
+
+// match appends to dst the leading blocks of s, at most limit, that the index
+// knows. It holds none of them.
+func (c *cache) match(dst []int32, s *sequence, limit int) []int32 {
+	for i := range limit {
+		hash, ok := s.hash(i)
+		if !ok {
+			break
+		}
+		b, ok := c.index[hash]
+		if !ok {
+			break
+		}
+		dst = append(dst, b)
+	}
+	return dst
+}
+
+// idle counts the blocks that nobody holds.
+func (c *cache) idle(blocks []int32) int {
+	n := 0
+	for _, b := range blocks {
+		if c.blocks[b].refs == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// hold takes one reference on each block.
+func (c *cache) hold(blocks []int32) {
+	for _, i := range blocks {
+		if c.blocks[i].refs == 0 {
+			c.unlink(i)
+		}
+		c.blocks[i].refs++
+	}
+}
+
+// take removes the least recently released block from the ring and from the
+// index, and holds it. The ring must not be empty.
+func (c *cache) take() int32 {
+	i := c.blocks[c.total()].next
+	c.unlink(i)
+	b := &c.blocks[i]
+	if b.hashed {
+		delete(c.index, b.hash)
+		b.hashed = false
+	}
+	b.refs = 1
+	return i
+}
+
+// seal makes a full block findable, unless a block with its content already is.
+func (c *cache) seal(i int32, hash uint64) {
+	if _, taken := c.index[hash]; taken {
+		return
+	}
+	c.blocks[i].hash, c.blocks[i].hashed = hash, true
+	c.index[hash] = i
+}
+
+// release drops one reference on each block, last block first, so that the
+// tail of a chain is taken before its beginning. Blocks without a hash can
+// never be found again and are taken first.
+func (c *cache) release(blocks []int32) {
+	head := int32(c.total())
+	for k := len(blocks) - 1; k >= 0; k-- {
+		i := blocks[k]
+		b := &c.blocks[i]
+		if b.refs--; b.refs > 0 {
+			continue
+		}
+		if b.hashed {
+			c.insertBefore(head, i)
+		} else {
+			c.insertBefore(c.blocks[head].next, i)
+		}
+	}
+}
