@@ -204,8 +204,9 @@ func parseRange(s string) (Range, error) {
 	return r, err
 }
 
-// parseTrailer looks through what follows the trees for training parameters
-// that change what a tree means.
+// parseTrailer wants the line that ends the trees, without which the text was
+// cut short, and looks through what follows it for training parameters that
+// change what a tree means.
 func parseTrailer(in *lines) error {
 	ended := false
 	for line, ok := in.next(); ok; line, ok = in.next() {
@@ -223,6 +224,9 @@ func parseTrailer(in *lines) error {
 				return fmt.Errorf("line %d: %s is %q: its predictions are not sums of leaf values", in.number, key, clip(value))
 			}
 		}
+	}
+	if !ended {
+		return errors.New("no \"end of trees\": the text is cut short")
 	}
 	return nil
 }

@@ -122,6 +122,7 @@ func TestWhatOnlyLeavesServesIsUnsupported(t *testing.T) {
 		"genlin_fmtp_tweedie_PurePremium.model", "model_simple.txt", "lg_rf_iris.model",
 	} {
 		text := bytes.Replace(readFile(t, filepath.Join(dir, name)), []byte("version=v2"), []byte("version=v3"), 1)
+		text = append(text, "\nend of trees\n"...) // version=v2 has no such line
 		if _, err := forest.Parse(text); !errors.Is(err, forest.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
@@ -200,6 +201,7 @@ func TestParseRefusesAndSaysWhere(t *testing.T) {
 		{"decision_type=10 8", "decision_type=12 8", `unknown missing type 3`},
 		{"decision_type=10 8", "decision_type=16 8", `decision_type 16, want 0 to 15`},
 		{"decision_type=10 8", "decision_type=11 8", `category set 0.5`},
+		{"end of trees", "", `cut short`},
 		{"shrinkage=0.1", "is_linear=1", `linear trees`},
 		{"[linear_tree: 0]", "[linear_tree: 1]", `linear_tree is "1"`},
 		{"[reg_sqrt: 0]", "[reg_sqrt: true]", `reg_sqrt is "true"`},
@@ -222,7 +224,10 @@ func TestParseRefusesAndSaysWhere(t *testing.T) {
 
 func TestMangledCategoriesNeverLookServable(t *testing.T) {
 	text := string(readFile(t, filepath.Join(leavesTestdata(t), "model_simple.txt")))
-	text = strings.Replace(text, "version=v2", "version=v3", 1)
+	text = strings.Replace(text, "version=v2", "version=v3", 1) + "\nend of trees\n"
+	if _, err := forest.Parse([]byte(text)); !errors.Is(err, forest.ErrUnsupported) {
+		t.Fatalf("whole file: %v, want ErrUnsupported", err)
+	}
 	for _, c := range []struct{ old, new string }{
 		{"cat_boundaries=0 4", "cat_boundaries=0 5"},
 		{"cat_boundaries=0 4", "cat_boundaries=4 4"},
@@ -240,9 +245,8 @@ func TestMangledCategoriesNeverLookServable(t *testing.T) {
 	}
 }
 
-// A text that was cut anywhere before its last tree ends is refused.
-func TestTruncatedTextIsRefused(t *testing.T) {
-	end := strings.Index(small, "leaf_value=0.125")
+func TestTextCutShortIsRefused(t *testing.T) {
+	end := strings.Index(small, "end of trees") + len("end of trees")
 	for i := range end {
 		if _, err := forest.Parse([]byte(small[:i])); err == nil {
 			t.Fatalf("accepted the first %d bytes:\n%s", i, small[:i])
