@@ -23,7 +23,7 @@ type chunk struct {
 func (k *chunk) parse(data []byte) bool {
 	*k = chunk{choices: -1}
 	c := cursor{b: data}
-	for o := c.object(); o.next(); {
+	for o := c.object(); o.next(&c); {
 		if !k.member(&c, o.key) {
 			return false
 		}
@@ -65,7 +65,7 @@ func (k *chunk) member(c *cursor, key []byte) bool {
 		}
 	case "response": // Responses: the response object in its life-cycle events
 		if c.space() == '{' {
-			for o := c.object(); o.next(); {
+			for o := c.object(); o.next(c); {
 				var ok bool
 				switch string(o.key) {
 				case "usage":
@@ -99,7 +99,7 @@ func (k *chunk) event(name []byte) {
 
 func (k *chunk) readChoices(c *cursor) bool {
 	k.choices = 0
-	for a := c.array(); a.next(); {
+	for a := c.array(); a.next(c); {
 		k.choices++
 		if c.space() != '{' {
 			if !c.skip() {
@@ -107,7 +107,7 @@ func (k *chunk) readChoices(c *cursor) bool {
 			}
 			continue
 		}
-		for o := c.object(); o.next(); {
+		for o := c.object(); o.next(c); {
 			var ok bool
 			switch {
 			case string(o.key) == "delta" && c.space() == '{':
@@ -130,7 +130,7 @@ func (k *chunk) readChoices(c *cursor) bool {
 // readDelta looks for generated tokens on any channel. The role, which the
 // first chunk carries alone, is none.
 func (k *chunk) readDelta(c *cursor) bool {
-	for o := c.object(); o.next(); {
+	for o := c.object(); o.next(c); {
 		var ok bool
 		switch string(o.key) {
 		case "content", "reasoning_content", "reasoning", "reasoning_details", "thinking",
@@ -155,14 +155,14 @@ func (k *chunk) generation(c *cursor) bool {
 		k.generated = k.generated || len(raw) > 0
 		return ok
 	case '[':
-		for a := c.array(); a.next(); {
+		for a := c.array(); a.next(c); {
 			if !k.generation(c) {
 				return false
 			}
 		}
 		return c.why == ""
 	case '{':
-		for o := c.object(); o.next(); {
+		for o := c.object(); o.next(c); {
 			var ok bool
 			switch string(o.key) {
 			case "id", "type", "format", "index":
@@ -186,7 +186,7 @@ func (k *chunk) readUsage(c *cursor) bool {
 		return c.skip()
 	}
 	u := Usage{-1, -1, -1}
-	for o := c.object(); o.next(); {
+	for o := c.object(); o.next(c); {
 		var ok bool
 		switch string(o.key) {
 		case "prompt_tokens", "input_tokens":
@@ -212,7 +212,7 @@ func readCached(c *cursor, cached *int) bool {
 	if c.space() != '{' {
 		return c.skip()
 	}
-	for o := c.object(); o.next(); {
+	for o := c.object(); o.next(c); {
 		if string(o.key) == "cached_tokens" {
 			if !readCount(c, cached) {
 				return false
@@ -249,7 +249,7 @@ func (k *chunk) readError(c *cursor) bool {
 		return ok
 	case '{':
 		k.failed = true
-		for o := c.object(); o.next(); {
+		for o := c.object(); o.next(c); {
 			if string(o.key) == "message" && c.space() == '"' {
 				raw, _, ok := c.text()
 				if k.message = raw; !ok {

@@ -191,14 +191,14 @@ func (c *cursor) skip() bool {
 		_, _, ok := c.text()
 		return ok
 	case '{':
-		for o := c.object(); o.next(); {
+		for o := c.object(); o.next(c); {
 			if !c.skip() {
 				return false
 			}
 		}
 		return c.why == ""
 	case '[':
-		for a := c.array(); a.next(); {
+		for a := c.array(); a.next(c); {
 			if !c.skip() {
 				return false
 			}
@@ -226,7 +226,6 @@ func (c *cursor) end() bool {
 // members steps through an object (with keys) or an array (without). After
 // next has returned true the caller reads exactly one value.
 type members struct {
-	c     *cursor
 	close byte
 	begun bool
 	key   []byte // of the current member of an object, decoded
@@ -245,11 +244,10 @@ func (c *cursor) open(open, close byte) members {
 		c.i++
 		c.depth++
 	}
-	return members{c: c, close: close}
+	return members{close: close}
 }
 
-func (m *members) next() bool {
-	c := m.c
+func (m *members) next(c *cursor) bool {
 	if c.why != "" {
 		return false
 	}

@@ -162,7 +162,7 @@ func (s *scanner) texts() bool {
 		return s.addValue(Text)
 	}
 	start, ids := s.here(), 0
-	for a := s.array(); a.next(); {
+	for a := s.array(); a.next(&s.cursor); {
 		switch s.space() {
 		case '[':
 			if !s.texts() {
@@ -195,7 +195,7 @@ func (s *scanner) messages() bool {
 	if s.space() != '[' {
 		return s.addValue(Text)
 	}
-	for a := s.array(); a.next(); {
+	for a := s.array(); a.next(&s.cursor); {
 		var ok bool
 		switch s.space() {
 		case '{':
@@ -257,7 +257,7 @@ func (s *scanner) message() bool {
 	role := len(r.spans)
 	r.spans = append(r.spans, Span{})
 	var seen [messageKeys]part
-	for o := s.object(); o.next(); {
+	for o := s.object(); o.next(&s.cursor); {
 		if string(o.key) == "role" {
 			span, ok := s.value()
 			if !ok {
@@ -311,7 +311,7 @@ func (s *scanner) void(p part) {
 // parts reads an array of content parts. What a part is follows from its keys,
 // for its type may come after them.
 func (s *scanner) parts() bool {
-	for a := s.array(); a.next(); {
+	for a := s.array(); a.next(&s.cursor); {
 		var ok bool
 		switch s.space() {
 		case '{':
@@ -330,7 +330,7 @@ func (s *scanner) parts() bool {
 
 func (s *scanner) part() bool {
 	var text, media part
-	for o := s.object(); o.next(); {
+	for o := s.object(); o.next(&s.cursor); {
 		kind, images, seen := Media, 0, &media
 		switch string(o.key) {
 		case "text", "refusal":

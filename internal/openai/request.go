@@ -112,7 +112,7 @@ func (s *scanner) body() error {
 	}
 	o := s.object()
 	s.r.open = s.i
-	for o.next() {
+	for o.next(&s.cursor) {
 		s.key = o.key
 		if !s.member() {
 			break
@@ -282,7 +282,7 @@ func (s *scanner) streamOptions() bool {
 	if s.space() != '{' {
 		return s.fail("must be an object")
 	}
-	for o := s.object(); o.next(); {
+	for o := s.object(); o.next(&s.cursor); {
 		if string(o.key) != "include_usage" {
 			if !s.skip() {
 				return false
