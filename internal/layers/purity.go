@@ -11,7 +11,7 @@ import (
 // impureImports are the standard packages, with all below them, that a pure
 // package may not import.
 var impureImports = []string{
-	"net", "os", "io/ioutil", "syscall", "database", "log", "plugin", "unsafe",
+	"net", "os", "io/ioutil", "syscall", "database", "log", "plugin",
 	"crypto/rand",  // chance that nobody handed in
 	"math/rand",    // its functions share one global source, and v2 has better generators
 	"hash/maphash", // a seed differs in every process
