@@ -20,7 +20,7 @@ type Decision struct {
 	LLM           string
 	Router        string // the router instance
 	Mode          string // shadow, canary or live
-	Policy        string // the policy that decided
+	Policy        string // the policy that decided: predicted, or the fallback when forecasts might not
 	PolicyVersion int
 	Bundle        int64 // version of the bundle whose forecasts were used; 0 when none were
 	Schema        Fingerprint

@@ -2,6 +2,7 @@ package feature
 
 import (
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -46,4 +47,19 @@ const MinUncachedTokens = 16
 // MinUncachedTokens.
 func (r Request) UncachedTokens() float64 {
 	return max(MinUncachedTokens, r.PromptTokens-r.CachedTokens)
+}
+
+// MarshalJSON writes s as a number of seconds, null when unknown.
+func (s Seconds) MarshalJSON() ([]byte, error) { return Number(s).MarshalJSON() }
+
+// Number is a number for JSON that may be unknown: NaN and infinities are
+// written as null.
+type Number float64
+
+// MarshalJSON writes n, or null when it is unknown.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
+		return []byte("null"), nil
+	}
+	return strconv.AppendFloat(nil, float64(n), 'g', -1, 64), nil
 }
