@@ -1,0 +1,195 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// Choice is what Decide found. It may be used again for the next decision;
+// its slices are as long as the Input's candidates.
+type Choice struct {
+	Index         int                // of the chosen candidate; -1 when there is none
+	Policy        string             // that decided: the configured one, or the fallback
+	Probabilities []float64          // of every candidate, over the decision's own draws; sums to 1
+	Costs         []float64          // what was minimised; NaN for candidates that were not scored
+	Forecasts     []feature.Forecast // corrected, with the prior as of now; NoForecast without a residual
+	Explored      bool
+	Reason        Reason
+
+	eligible []int // candidates that may be chosen at all
+	pool     []int // those among them the filter left
+	scratch  []int
+	rng      *rand.Rand
+	source   *rand.PCG
+}
+
+// rule is one policy: it fills costs, probabilities, index and reason of a
+// choice whose eligible candidates are set.
+type rule func(*Input, *Choice)
+
+// Names of the policies.
+const (
+	RoundRobin    = "round-robin"
+	Random        = "random"
+	LeastRequest  = "least-request"
+	PowerOfTwo    = "power-of-two"
+	TokenLoad     = "token-load"
+	ActiveRequest = "active-request"
+	CombinedLoad  = "combined-load"
+	Predicted     = "predicted"
+)
+
+var rules = map[string]rule{
+	RoundRobin:    roundRobin,
+	Random:        random,
+	LeastRequest:  leastRequest,
+	PowerOfTwo:    powerOfTwo,
+	TokenLoad:     matched(tokenLoad),
+	ActiveRequest: matched(activeRequest),
+	CombinedLoad:  matched(combinedLoad),
+	Predicted:     predicted,
+}
+
+// Names returns the policies in alphabetical order.
+func Names() []string {
+	names := make([]string, 0, len(rules))
+	for name := range rules {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Check reports a policy that does not exist, naming those that do.
+func Check(name string) error {
+	if _, ok := rules[name]; !ok {
+		return fmt.Errorf("no policy %q: want one of %v", name, Names())
+	}
+	return nil
+}
+
+// CheckFallback reports a policy that can't be a fallback: one that needs
+// forecasts or does not exist.
+func CheckFallback(name string) error {
+	switch name {
+	case TokenLoad, ActiveRequest, CombinedLoad, RoundRobin, LeastRequest, Random, PowerOfTwo:
+		return nil
+	}
+	return fmt.Errorf("no fallback %q: want %s, %s or %s", name, TokenLoad, ActiveRequest, CombinedLoad)
+}
+
+// Decide chooses. It reads only in, writes only out, and allocates nothing
+// once out has grown to the number of candidates. An unknown policy is an
+// error, as is an unknown fallback when it is needed; no candidate is a Choice
+// with Index -1.
+func Decide(in *Input, out *Choice) error {
+	name := in.Policy
+	if name == Predicted && !in.Forecasts {
+		name = in.Fallback
+	}
+	r, ok := rules[name]
+	if !ok {
+		return Check(name)
+	}
+	out.prepare(in)
+	if name == Predicted && !out.anyForecast() {
+		name = in.Fallback
+		if r, ok = rules[name]; !ok {
+			return Check(name)
+		}
+	}
+	out.Policy = name
+	if len(out.eligible) == 0 {
+		out.Reason = Reason{Code: NoCandidate}
+		return nil
+	}
+	r(in, out)
+	return nil
+}
+
+// prepare empties out and finds the eligible candidates: those of the best
+// standing there is.
+func (out *Choice) prepare(in *Input) {
+	n := len(in.Candidates)
+	out.Index, out.Explored, out.Reason = -1, false, Reason{}
+	out.Probabilities = slices.Grow(out.Probabilities[:0], n)[:n]
+	out.Costs = slices.Grow(out.Costs[:0], n)[:n]
+	out.Forecasts = slices.Grow(out.Forecasts[:0], n)[:n]
+	out.eligible, out.pool, out.scratch = out.eligible[:0], out.pool[:0], out.scratch[:0]
+	best := Barred
+	for i := range in.Candidates {
+		best = min(best, in.Candidates[i].Standing)
+	}
+	for i := range in.Candidates {
+		c := &in.Candidates[i]
+		out.Probabilities[i] = 0
+		out.Costs[i] = math.NaN()
+		out.Forecasts[i] = c.forecast(&in.Request)
+		if c.Standing == best && best != Barred {
+			out.eligible = append(out.eligible, i)
+		}
+	}
+	if out.rng == nil {
+		out.source = rand.NewPCG(0, 0)
+		out.rng = rand.New(out.source)
+	}
+	out.source.Seed(in.Seed, 0x5349_4c4c_5741_5931)
+}
+
+// anyForecast reports whether an eligible candidate has a forecast.
+func (out *Choice) anyForecast() bool {
+	return slices.ContainsFunc(out.eligible, func(i int) bool { return out.Forecasts[i].Known() })
+}
+
+// forecast applies the bundle's residual and the online correction to the
+// prior as of now.
+func (c *Candidate) forecast(r *Request) feature.Forecast {
+	if !c.Residual.Known() {
+		return feature.NoForecast
+	}
+	p := c.Prior(r)
+	f := feature.Forecast{Residual: c.Residual, Support: feature.Unknown}
+	f.TTFT = apply(p.TTFT, c.Residual.TTFT, c.Correction.TTFT)
+	f.TPOT = apply(p.TPOT, c.Residual.TPOT, c.Correction.TPOT)
+	return f
+}
+
+func apply(prior feature.Seconds, residual, correction feature.LogQuantiles) feature.Quantiles {
+	q := feature.Quantiles{
+		P50: prior * feature.Seconds(math.Exp(residual.P50+correction.P50)),
+		P90: prior * feature.Seconds(math.Exp(residual.P90+correction.P90)),
+	}
+	q.P90 = max(q.P90, q.P50)
+	return q
+}
+
+// least chooses the candidate of set with the least cost, exact ties at
+// random. Costs of the set must be filled in.
+func (out *Choice) least(set []int) {
+	out.scratch = out.scratch[:0]
+	best := math.Inf(1)
+	for _, i := range set {
+		switch cost := out.Costs[i]; {
+		case cost < best:
+			best = cost
+			out.scratch = append(out.scratch[:0], i)
+		case cost == best:
+			out.scratch = append(out.scratch, i)
+		}
+	}
+	if len(out.scratch) == 0 { // nothing comparable: all alike
+		out.scratch = append(out.scratch, set...)
+	}
+	p := 1 / float64(len(out.scratch))
+	for _, i := range out.scratch {
+		out.Probabilities[i] = p
+	}
+	out.Index = out.scratch[0]
+	if len(out.scratch) > 1 {
+		out.Index = out.scratch[out.rng.IntN(len(out.scratch))]
+	}
+}

@@ -1,0 +1,282 @@
+package policy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
+)
+
+// encoding is the version of the bytes that Encode writes.
+const encoding = 1
+
+// maxCandidates bounds what Decode accepts.
+const maxCandidates = 100_000
+
+// Encode appends what Decide reads of in, except the seed and the endpoint and
+// class names, which have columns of their own. Numbers keep every bit; small
+// whole ones take a byte or two.
+func Encode(dst []byte, in *Input) []byte {
+	e := encoder{append(dst, encoding)}
+	e.text(in.Policy)
+	e.text(in.Fallback)
+	e.flag(in.Forecasts)
+	e.b = binary.AppendUvarint(e.b, in.Turn)
+	e.numbers(settingsOf(&in.Settings)...)
+	e.numbers(requestOf(&in.Request)...)
+	e.b = binary.AppendUvarint(e.b, uint64(len(in.Candidates)))
+	var last physics.Coefficients
+	for i := range in.Candidates {
+		c := &in.Candidates[i]
+		e.b = append(e.b, byte(c.Standing))
+		same := i > 0 && c.Coefficients == last
+		e.flag(same)
+		if !same {
+			e.numbers(coefficientsOf(&c.Coefficients)...)
+			last = c.Coefficients
+		}
+		e.numbers(candidateOf(c)...)
+		e.histogram(&c.Load.Ledger.Remaining)
+		e.histogram(&c.Load.Ledger.RemainingContext)
+		known := c.Residual.Known()
+		e.flag(known)
+		if known {
+			e.numbers(residualOf(&c.Residual)...)
+			e.numbers(residualOf(&c.Correction)...)
+		}
+	}
+	return e.b
+}
+
+// Decode reads what Encode wrote. Names, and the seed, are left empty.
+func Decode(b []byte) (*Input, error) {
+	d := decoder{b: b}
+	if v := d.byte(); d.err == nil && v != encoding {
+		return nil, fmt.Errorf("decision state has encoding %d, this build reads %d", v, encoding)
+	}
+	in := &Input{}
+	in.Policy = d.text()
+	in.Fallback = d.text()
+	in.Forecasts = d.flag()
+	in.Turn = d.uvarint()
+	d.numbers(settingsOf(&in.Settings)...)
+	d.numbers(requestOf(&in.Request)...)
+	n := d.uvarint()
+	if n > maxCandidates || n > uint64(len(d.b)) {
+		return nil, fmt.Errorf("decision state claims %d candidates in %d bytes", n, len(b))
+	}
+	in.Candidates = make([]Candidate, n)
+	var last physics.Coefficients
+	for i := range in.Candidates {
+		c := &in.Candidates[i]
+		c.Standing = Standing(d.byte())
+		if !d.flag() {
+			d.numbers(coefficientsOf(&last)...)
+		}
+		c.Coefficients = last
+		d.numbers(candidateOf(c)...)
+		d.histogram(&c.Load.Ledger.Remaining)
+		d.histogram(&c.Load.Ledger.RemainingContext)
+		c.Residual = feature.NoResidual
+		if d.flag() {
+			d.numbers(residualOf(&c.Residual)...)
+			d.numbers(residualOf(&c.Correction)...)
+		}
+	}
+	if d.err == nil && len(d.b) > 0 {
+		d.err = fmt.Errorf("%d bytes left over", len(d.b))
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("decode decision state: %w", d.err)
+	}
+	return in, nil
+}
+
+// Replay makes the Input of a complete stored decision again.
+func Replay(stored *feature.Decision) (*Input, error) {
+	if !stored.Complete {
+		return nil, fmt.Errorf("decision %s is not complete: it holds %d of %d candidates", stored.ID, len(stored.Candidates), len(stored.Candidates)+stored.Rest)
+	}
+	in, err := Decode(stored.States)
+	if err != nil {
+		return nil, fmt.Errorf("decision %s: %w", stored.ID, err)
+	}
+	if len(in.Candidates) != len(stored.Candidates) {
+		return nil, fmt.Errorf("decision %s: %d candidates stored, states for %d", stored.ID, len(stored.Candidates), len(in.Candidates))
+	}
+	in.Seed = stored.Seed
+	for i := range in.Candidates {
+		in.Candidates[i].Endpoint = stored.Candidates[i].Endpoint
+		in.Candidates[i].Class = stored.Candidates[i].Class
+	}
+	return in, nil
+}
+
+// The lists below are the one place that says which numbers are written, and
+// in which order.
+
+func settingsOf(s *Settings) []*float64 {
+	return []*float64{
+		&s.StickyShare, seconds(&s.StickySaved), seconds(&s.MaxTTFTPenalty), seconds(&s.PredictedPenalty),
+		&s.TokensPerRequest, &s.Exploration, seconds(&s.ExplorationHarm), &s.DefaultThroughput,
+	}
+}
+
+func requestOf(r *Request) []*float64 {
+	return []*float64{
+		&r.PromptTokens, &r.ExpectedOutputTokens, &r.MaxOutputTokens, &r.Completions,
+		seconds(&r.SLOTTFT), seconds(&r.SLOTPOT), &r.Priority,
+	}
+}
+
+func coefficientsOf(c *physics.Coefficients) []*float64 {
+	return []*float64{&c.A, &c.B, &c.C, &c.D, &c.E}
+}
+
+func candidateOf(c *Candidate) []*float64 {
+	s, l, p := &c.Load.Scraped, &c.Load.Ledger, &c.Load.Profile
+	return []*float64{
+		&c.CachedTokens,
+		&s.Waiting, &s.Running, &s.KVUsed, seconds(&s.Age),
+		&l.Requests, &l.PrefillTokens, &l.Decoding, &l.ContextTokens, &l.SinceScrape, &l.SinceScrapeTok,
+		&l.PrefillContext, &l.WaitingContext, &l.HeadTokens, &l.HeadContext, seconds(&l.HeadElapsed), &l.PrefillRate,
+		&p.PeakPrefillThroughput, &p.MaxBatchedTokens, &p.MaxNumSeqs, &p.KVCapacityTokens, &p.SpeedFactor,
+	}
+}
+
+func residualOf(r *feature.Residual) []*float64 {
+	return []*float64{&r.TTFT.P50, &r.TTFT.P90, &r.TPOT.P50, &r.TPOT.P90}
+}
+
+func seconds(s *feature.Seconds) *float64 { return (*float64)(s) }
+
+type encoder struct{ b []byte }
+
+func (e *encoder) flag(v bool) {
+	if v {
+		e.b = append(e.b, 1)
+	} else {
+		e.b = append(e.b, 0)
+	}
+}
+
+func (e *encoder) text(s string) {
+	e.b = binary.AppendUvarint(e.b, uint64(len(s)))
+	e.b = append(e.b, s...)
+}
+
+func (e *encoder) numbers(vs ...*float64) {
+	for _, v := range vs {
+		e.number(*v)
+	}
+}
+
+// number writes a whole number from 0 to 2^52 as twice itself, and anything
+// else as 1 and its 8 bytes.
+func (e *encoder) number(v float64) {
+	if v >= 0 && v <= 1<<52 && v == math.Trunc(v) && !math.Signbit(v) {
+		e.b = binary.AppendUvarint(e.b, uint64(v)<<1)
+		return
+	}
+	e.b = append(e.b, 1)
+	e.b = binary.LittleEndian.AppendUint64(e.b, math.Float64bits(v))
+}
+
+// histogram writes which buckets are not zero, then those.
+func (e *encoder) histogram(h *[feature.RemainingBuckets]float64) {
+	var set uint64
+	for i, v := range h {
+		if v != 0 {
+			set |= 1 << i
+		}
+	}
+	e.b = binary.AppendUvarint(e.b, set)
+	for _, v := range h {
+		if v != 0 {
+			e.number(v)
+		}
+	}
+}
+
+var errShort = errors.New("the bytes end too early")
+
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) byte() byte {
+	if d.err != nil || len(d.b) == 0 {
+		d.fail()
+		return 0
+	}
+	v := d.b[0]
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *decoder) fail() {
+	if d.err == nil {
+		d.err = errShort
+	}
+	d.b = nil
+}
+
+func (d *decoder) flag() bool { return d.byte() != 0 }
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) text() string {
+	n := d.uvarint()
+	if n > uint64(len(d.b)) || n > 256 {
+		d.fail()
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+func (d *decoder) numbers(vs ...*float64) {
+	for _, v := range vs {
+		*v = d.number()
+	}
+}
+
+func (d *decoder) number() float64 {
+	v := d.uvarint()
+	if v&1 == 0 {
+		return float64(v >> 1)
+	}
+	if len(d.b) < 8 {
+		d.fail()
+		return 0
+	}
+	f := math.Float64frombits(binary.LittleEndian.Uint64(d.b))
+	d.b = d.b[8:]
+	return f
+}
+
+func (d *decoder) histogram(h *[feature.RemainingBuckets]float64) {
+	set := d.uvarint()
+	if set >= 1<<feature.RemainingBuckets {
+		d.fail()
+		return
+	}
+	for i := range h {
+		if set&(1<<i) != 0 {
+			h[i] = d.number()
+		}
+	}
+}

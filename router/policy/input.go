@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
+)
+
+// Version is raised when the same Input may come to mean another choice.
+const Version = 1
+
+// Input is everything Decide reads.
+type Input struct {
+	Policy    string // the configured policy
+	Fallback  string // the matched configuration that decides when Forecasts is false
+	Forecasts bool   // forecasts may decide
+	Settings  Settings
+	Request   Request
+	Seed      uint64 // of this decision's own draws
+	Turn      uint64 // counts decisions; round-robin's position
+
+	// Candidates are all endpoints that may serve the LLM, ordered by
+	// Endpoint.
+	Candidates []Candidate
+}
+
+// Request is what the choice reads of the request itself.
+type Request struct {
+	PromptTokens         float64
+	ExpectedOutputTokens float64
+	MaxOutputTokens      float64 // NaN when the request gives none
+	Completions          float64
+	SLOTTFT              feature.Seconds // NaN when unset
+	SLOTPOT              feature.Seconds // NaN when unset
+	Priority             float64         // below 0 may be shed
+}
+
+// Standing says how far an endpoint can be trusted with a request. A lower
+// one is always preferred; a higher one is used only when no other is left, so
+// no pool is ever without a candidate.
+type Standing uint8
+
+// The standings.
+const (
+	Good     Standing = iota // healthy, its numbers fresh
+	Dated                    // healthy, its numbers too old to compare with
+	Doubtful                 // failing its checks
+	Barred                   // must not get this request (draining)
+)
+
+// Candidate is one endpoint as the decision sees it, under the ledger's lock.
+type Candidate struct {
+	Endpoint     string
+	Class        string
+	Standing     Standing
+	CachedTokens float64 // contiguous prefix of the prompt believed cached there
+	Load         feature.Load
+	Coefficients physics.Coefficients // of its class
+	Residual     feature.Residual     // from the bundle; NoResidual when not forecast
+	Correction   feature.Residual     // added to the residual, all in log; zero for none
+}
+
+// Request joins the decision's request with what c has cached of it.
+func (c *Candidate) request(r *Request) feature.Request {
+	return feature.Request{
+		PromptTokens:         r.PromptTokens,
+		CachedTokens:         c.CachedTokens,
+		ExpectedOutputTokens: r.ExpectedOutputTokens,
+		MaxOutputTokens:      r.MaxOutputTokens,
+		Completions:          r.Completions,
+	}
+}
+
+// Prior is the analytic estimate for r on c.
+func (c *Candidate) Prior(r *Request) feature.Prior {
+	return physics.Estimate(c.Coefficients, c.request(r), c.Load)
+}
+
+// Vector is what a forecast of r on c is made from.
+func (c *Candidate) Vector(r *Request) feature.Vector {
+	return feature.Of(c.request(r), c.Load, c.Prior(r))
+}
+
+// uncached is the prefill work of r on c in tokens.
+func (c *Candidate) uncached(r *Request) float64 { return c.request(r).UncachedTokens() }
+
+// Settings are the numbers of the policies.
+type Settings struct {
+	StickyShare       float64         `yaml:"sticky_share" json:"sticky_share"`                                       // an endpoint is warm when it holds this share of the prompt
+	StickySaved       feature.Seconds `yaml:"sticky_saved" json:"sticky_saved"`                                       // or saves this much prefill
+	MaxTTFTPenalty    feature.Seconds `yaml:"max_ttft_penalty" json:"max_ttft_penalty"`                               // valve of the matched configurations
+	PredictedPenalty  feature.Seconds `yaml:"predicted_ttft_penalty" json:"predicted_ttft_penalty"`                   // valve of predicted, on forecast TTFT
+	TokensPerRequest  float64         `yaml:"tokens_per_request" json:"tokens_per_request"`                           // what one active request counts in combined-load
+	Exploration       float64         `yaml:"exploration" json:"exploration"`                                         // probability of trying another of the cheapest
+	ExplorationHarm   feature.Seconds `yaml:"exploration_harm" json:"exploration_harm"`                               // most extra cost an explored endpoint may have
+	DefaultThroughput float64         `yaml:"default_peak_prefill_throughput" json:"default_peak_prefill_throughput"` // tokens/s where a profile gives none
+}
+
+// Defaults are the published defaults of the matched configurations (valve
+// 18 s at 15,928 tokens/s, stickiness 0.8; llm-d's "sticky until saturated")
+// and the measured ones of predicted.
+func Defaults() Settings {
+	return Settings{
+		StickyShare:       0.8,
+		StickySaved:       1,
+		MaxTTFTPenalty:    18,
+		PredictedPenalty:  5,
+		TokensPerRequest:  8000,
+		Exploration:       0.01,
+		ExplorationHarm:   1,
+		DefaultThroughput: 15928,
+	}
+}

@@ -1,0 +1,78 @@
+package policy
+
+import (
+	"math"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// explorable is among how many of the cheapest candidates exploration draws.
+const explorable = 4
+
+// predicted sends the request where TTFT + TPOT x expected output is least,
+// under the same affinity filter as the matched configurations but with a
+// valve on forecast TTFT. Candidates without a forecast are not chosen: never
+// best by ignorance.
+func predicted(in *Input, out *Choice) {
+	known := out.eligible[:0]
+	for _, i := range out.eligible {
+		f := &out.Forecasts[i]
+		if f.Known() {
+			out.Costs[i] = float64(f.TTFT.P50) + float64(f.TPOT.P50)*in.Request.ExpectedOutputTokens
+			known = append(known, i)
+		}
+	}
+	out.eligible = known
+	penalty := in.Settings.PredictedPenalty
+	if slo := in.Request.SLOTTFT; slo > 0 {
+		penalty = min(penalty, slo)
+	}
+	out.filter(in, penalty, func(i int) feature.Seconds { return out.Forecasts[i].TTFT.P50 })
+	out.least(out.pool)
+	out.explore(in)
+	out.Reason.Cost = out.Costs[out.Index]
+}
+
+// explore moves the probability Settings.Exploration from the best choice to
+// the cheapest few whose cost exceeds the least by no more than the permitted
+// harm, each alike, and draws.
+func (out *Choice) explore(in *Input) {
+	epsilon := in.Settings.Exploration
+	if !(epsilon > 0) {
+		return
+	}
+	limit := out.Costs[out.Index] + float64(in.Settings.ExplorationHarm)
+	out.scratch = out.scratch[:0]
+	for _, i := range out.eligible { // the cheapest few, by insertion; index breaks ties
+		if out.Costs[i] > limit || math.IsNaN(out.Costs[i]) {
+			continue
+		}
+		at := len(out.scratch)
+		for at > 0 && out.Costs[out.scratch[at-1]] > out.Costs[i] {
+			at--
+		}
+		if at >= explorable {
+			continue
+		}
+		if len(out.scratch) < explorable {
+			out.scratch = append(out.scratch, 0)
+		}
+		copy(out.scratch[at+1:], out.scratch[at:])
+		out.scratch[at] = i
+	}
+	if len(out.scratch) < 2 {
+		return
+	}
+	share := epsilon / float64(len(out.scratch))
+	for i := range out.Probabilities {
+		out.Probabilities[i] *= 1 - epsilon
+	}
+	for _, i := range out.scratch {
+		out.Probabilities[i] += share
+	}
+	if out.rng.Float64() < epsilon {
+		out.Index = out.scratch[out.rng.IntN(len(out.scratch))]
+		out.Explored = true
+		out.Reason.Explored = true
+	}
+}

@@ -1,0 +1,130 @@
+package route
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/policy"
+)
+
+// Modes.
+const (
+	ModeLive   = "live"   // forecasts decide when they may
+	ModeShadow = "shadow" // forecasts are logged, the matched configuration decides
+)
+
+// Auto chooses the fallback by prefill utilisation.
+const Auto = "auto"
+
+// Config is what a Router is made of.
+type Config struct {
+	Name     string // of this router instance, in every row
+	Mode     string
+	Policy   string
+	Fallback string // a matched configuration, or Auto
+	Settings policy.Settings
+
+	ForecastDeadline   time.Duration
+	ForecastCandidates int // how many are forecast at most; 0 means all
+	ProbeInterval      time.Duration
+	Limits             correction.Limits
+
+	ScrapeMaxAge time.Duration // numbers older than this are not compared with fresh ones
+
+	Profiles       map[string]physics.Profile // by endpoint class
+	DefaultProfile physics.Profile            // of classes not listed
+
+	CompleteUpTo  int     // rows with up to this many candidates are complete
+	CompleteShare float64 // and this share of larger ones
+
+	TokensPerByte float64 // of prompt text, until learned
+}
+
+// Defaults are the documented defaults; Name and DefaultProfile are left to
+// the caller.
+func Defaults() Config {
+	return Config{
+		Mode:               ModeLive,
+		Policy:             policy.Predicted,
+		Fallback:           Auto,
+		Settings:           policy.Defaults(),
+		ForecastDeadline:   5 * time.Millisecond,
+		ForecastCandidates: 16,
+		ProbeInterval:      250 * time.Millisecond,
+		Limits:             correction.DefaultLimits(),
+		ScrapeMaxAge:       10 * time.Second,
+		CompleteUpTo:       32,
+		CompleteShare:      0.01,
+		TokensPerByte:      0.25,
+	}
+}
+
+// Check reports the first setting that can't work, by its key.
+func (c *Config) Check() error {
+	switch c.Mode {
+	case ModeLive, ModeShadow:
+	default:
+		return fmt.Errorf("mode: %q is neither %s nor %s", c.Mode, ModeLive, ModeShadow)
+	}
+	if err := policy.Check(c.Policy); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	if c.Fallback != Auto {
+		if err := policy.CheckFallback(c.Fallback); err != nil {
+			return fmt.Errorf("fallback: %w, or %s", err, Auto)
+		}
+	}
+	for _, x := range []struct {
+		key string
+		ok  bool
+	}{
+		{"forecast.deadline", c.ForecastDeadline > 0},
+		{"forecast.candidates", c.ForecastCandidates >= 0},
+		{"forecast.probe_interval", c.ProbeInterval > 0},
+		{"forecast.return_hold", c.Limits.ReturnHold > 0},
+		{"scrape.max_age", c.ScrapeMaxAge > 0},
+		{"settings.exploration", c.Settings.Exploration >= 0 && c.Settings.Exploration <= 1},
+		{"settings.sticky_share", c.Settings.StickyShare > 0 && c.Settings.StickyShare <= 1},
+		{"settings.default_peak_prefill_throughput", c.Settings.DefaultThroughput > 0},
+	} {
+		if !x.ok {
+			return fmt.Errorf("%s: out of range", x.key)
+		}
+	}
+	if err := c.DefaultProfile.Check(); err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	for class, p := range c.Profiles {
+		if err := p.Check(); err != nil {
+			return fmt.Errorf("classes.%s: %w", class, err)
+		}
+	}
+	return nil
+}
+
+// profile is what is known of a class of endpoints.
+func (c *Config) profile(class string) *physics.Profile {
+	if p, ok := c.Profiles[class]; ok {
+		return &p
+	}
+	return &c.DefaultProfile
+}
+
+// profileLoad is the profile's part of a load, with what the endpoint itself
+// reported taking precedence.
+func profileLoad(p *physics.Profile, kvCapacity float64, speed float64) feature.Profile {
+	out := feature.Profile{
+		PeakPrefillThroughput: p.PeakPrefillThroughput,
+		MaxBatchedTokens:      float64(p.MaxBatchedTokens),
+		MaxNumSeqs:            float64(p.MaxNumSeqs),
+		KVCapacityTokens:      float64(p.KVCapacityTokens),
+		SpeedFactor:           speed,
+	}
+	if kvCapacity > 0 {
+		out.KVCapacityTokens = kvCapacity
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
+)
+
+// Answer says what bundle a forecast came from.
+type Answer struct {
+	Bundle    int64
+	Validated time.Time     // when a refit cycle last found it good
+	MaxAge    time.Duration // how long after that it may be used; 0 means always
+}
+
+// Forecaster forecasts all candidates of one request in one call: out[i] is
+// the forecast of vectors[i], or feature.NoForecast where that row can't be
+// forecast. It returns when ctx is done at the latest.
+//
+// Errors: ErrUntrained, ErrMismatch, context.DeadlineExceeded, and anything
+// else for a predictor that can't be reached.
+type Forecaster interface {
+	Forecast(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Answer, error)
+}
+
+// Errors a Forecaster tells apart.
+var (
+	ErrUntrained = errors.New("no bundle is served for this LLM")
+	ErrMismatch  = errors.New("the served bundle speaks another vector schema")
+)
+
+// Recorder takes what was decided and what came of it. Both calls return at
+// once; rows that can't be kept are the recorder's to count.
+type Recorder interface {
+	RecordDecision(feature.Decision)
+	RecordOutcome(feature.Outcome)
+}
+
+// longestForecast is the longest latency a forecast may say, in seconds.
+const longestForecast = 600
+
+// classify says how asking ended.
+func classify(err error) (correction.Result, string) {
+	switch {
+	case err == nil:
+		return correction.Answered, ""
+	case errors.Is(err, context.DeadlineExceeded):
+		return correction.Late, "forecast late"
+	case errors.Is(err, ErrUntrained):
+		return correction.Untrained, err.Error()
+	case errors.Is(err, ErrMismatch):
+		return correction.Mismatch, err.Error()
+	default:
+		return correction.Broken, "predictor does not answer: " + err.Error()
+	}
+}
+
+// plausible reports whether an engine could keep the forecast. No forecast at
+// all is plausible.
+func plausible(f *feature.Forecast) bool {
+	if !f.Known() {
+		return true
+	}
+	for _, s := range [4]feature.Seconds{f.TTFT.P50, f.TTFT.P90, f.TPOT.P50, f.TPOT.P90} {
+		if !(s > 0 && s <= longestForecast) {
+			return false
+		}
+	}
+	return true
+}
