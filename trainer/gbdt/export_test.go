@@ -1,0 +1,4 @@
+package gbdt
+
+// WeightedQuantile lets tests compare quickselect with sorting.
+var WeightedQuantile = weightedQuantile
