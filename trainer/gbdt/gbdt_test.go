@@ -63,6 +63,18 @@ func rmse(a, b []float64) float64 {
 	return math.Sqrt(sum / float64(len(a)))
 }
 
+// loss is what o.Objective lowers.
+func loss(o gbdt.Options, predictions, y []float64) float64 {
+	if o.Objective == gbdt.SquaredError {
+		return rmse(predictions, y)
+	}
+	sum := 0.0
+	for i, p := range predictions {
+		sum += max(o.Alpha*(y[i]-p), (1-o.Alpha)*(p-y[i]))
+	}
+	return sum / float64(len(y))
+}
+
 func quantile(alpha float64) gbdt.Options {
 	o := gbdt.Defaults()
 	o.Objective, o.Alpha = gbdt.Quantile, alpha
@@ -268,6 +280,14 @@ func TestValidationStopsAtTheBestTree(t *testing.T) {
 		}
 		if !bytes.HasPrefix(all.Text()[bytes.Index(all.Text(), []byte("Tree=0")):], firstTrees(stopped)) {
 			t.Error("the trees kept are not the first ones")
+		}
+		o.Validation, o.EarlyStoppingRounds = nil, 0
+		best := loss(o, predict(stopped, later), later.Y)
+		for _, trees := range []int{stopped.Trees() - 1, stopped.Trees() + 1} {
+			o.Trees = trees
+			if got := loss(o, predict(train(t, d, o), later), later.Y); got < best {
+				t.Errorf("loss %v with %d trees, but %v with the %d kept", got, trees, best, stopped.Trees())
+			}
 		}
 	}
 }

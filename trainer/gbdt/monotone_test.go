@@ -78,17 +78,10 @@ func TestMonotoneConstraintsHoldOnEverySweep(t *testing.T) {
 func TestTrueMonotoneConstraintsCostLittle(t *testing.T) {
 	d, _ := synthetic(6000, 1)
 	held, _ := synthetic(3000, 2)
-	pinball := func(p []float64) float64 {
-		sum := 0.0
-		for i := range p {
-			sum += max(0.9*(held.Y[i]-p[i]), 0.1*(p[i]-held.Y[i]))
-		}
-		return sum / float64(len(p))
-	}
 	free := quantile(0.9)
 	bound := free
 	bound.MonotoneSigns = []int8{1, 1, 1, 0}
-	a, b := pinball(predict(train(t, d, free), held)), pinball(predict(train(t, d, bound), held))
+	a, b := loss(free, predict(train(t, d, free), held), held.Y), loss(free, predict(train(t, d, bound), held), held.Y)
 	if b > 1.05*a {
 		t.Errorf("pinball loss %.4f with the constraints, %.4f without", b, a)
 	}
