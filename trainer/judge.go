@@ -1,0 +1,175 @@
+package trainer
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/trainer/baseline"
+)
+
+// contender forecasts the log-residual of every judged row, per target.
+type contender [bundle.Targets][]float64
+
+// bundleContender is what a bundle says.
+func bundleContender(e *bundle.Evaluator, judge []sample) contender {
+	forecasts := make([]feature.Forecast, len(judge))
+	e.Evaluate(vectors(judge), forecasts)
+	var c contender
+	for target := range bundle.Targets {
+		c[target] = make([]float64, len(judge))
+	}
+	for i, f := range forecasts {
+		c[bundle.TTFTP50][i], c[bundle.TTFTP90][i] = f.Residual.TTFT.P50, f.Residual.TTFT.P90
+		c[bundle.TPOTP50][i], c[bundle.TPOTP90][i] = f.Residual.TPOT.P50, f.Residual.TPOT.P90
+	}
+	return c
+}
+
+// priorContender is the prior alone. It knows no quantiles, so its p90 is
+// moved by the p90 of its error on the learned rows: anything less would be
+// too easy to beat.
+func priorContender(learn, judge []sample) contender {
+	var c contender
+	for target := range bundle.Targets {
+		shift := 0.0
+		if quantiles[target] != 0.5 {
+			y := tableOf(target, learn).y
+			slices.Sort(y)
+			shift = quantile(y, quantiles[target])
+		}
+		c[target] = slices.Repeat([]float64{shift}, len(judge))
+	}
+	return c
+}
+
+// cartContender is golearn's regression tree on the logarithm of the latency
+// itself, from the same vector. Its p90 is moved as the prior's is.
+func cartContender(learn, judge []sample, seed uint64) (contender, error) {
+	var c contender
+	for _, pair := range [][2]bundle.Target{{bundle.TTFTP50, bundle.TTFTP90}, {bundle.TPOTP50, bundle.TPOTP90}} {
+		target := pair[0]
+		rows := tableOf(target, learn)
+		prior := priors(target, learn)
+		y := make([]float64, len(rows.y))
+		for i := range y {
+			y[i] = rows.y[i] + prior[i]
+		}
+		tree, err := baseline.Fit(rows.x, feature.Width, y, seed)
+		if err != nil {
+			return c, fmt.Errorf("fit the baseline of %s: %w", target, err)
+		}
+		errors := make([]float64, len(y))
+		for i := range y {
+			errors[i] = y[i] - tree.Predict(rows.x[i*feature.Width:(i+1)*feature.Width])
+		}
+		slices.Sort(errors)
+		shift := quantile(errors, quantiles[pair[1]])
+		c[pair[0]], c[pair[1]] = make([]float64, len(judge)), make([]float64, len(judge))
+		var wide [feature.Width]float64
+		for i := range judge {
+			judge[i].vector.Wide(wide[:])
+			residual := tree.Predict(wide[:]) - logPrior(target, &judge[i])
+			c[pair[0]][i], c[pair[1]][i] = residual, residual+shift
+		}
+	}
+	return c, nil
+}
+
+func logPrior(target bundle.Target, s *sample) float64 {
+	if target == bundle.TTFTP50 || target == bundle.TTFTP90 {
+		return math.Log(float64(s.prior.TTFT))
+	}
+	return math.Log(float64(s.prior.TPOT))
+}
+
+// priors are the log priors of the samples that have the target.
+func priors(target bundle.Target, all []sample) []float64 {
+	var out []float64
+	for i := range all {
+		if y := label(target, &all[i]); y == y {
+			out = append(out, logPrior(target, &all[i]))
+		}
+	}
+	return out
+}
+
+// pinball is the quantile loss of saying forecast when actual came.
+func pinball(q, actual, forecast float64) float64 {
+	if actual >= forecast {
+		return q * (actual - forecast)
+	}
+	return (1 - q) * (forecast - actual)
+}
+
+// losses are the pinball losses of one head, NaN for rows without its target.
+func losses(target bundle.Target, c contender, judge []sample) []float64 {
+	out := make([]float64, len(judge))
+	for i := range judge {
+		y, f := label(target, &judge[i]), c[target][i]
+		if f != f { // no forecast: as if the prior had been said
+			f = 0
+		}
+		out[i] = pinball(quantiles[target], y, f)
+	}
+	return out
+}
+
+// Interval is a mean with its 95 % interval.
+type Interval struct {
+	Mean feature.Number `json:"mean"`
+	Low  feature.Number `json:"low"`
+	High feature.Number `json:"high"`
+}
+
+const (
+	resamples = 1000
+	blocks    = 20 // of neighbouring rows, so that what one moment made alike stays together
+)
+
+// bootstrap resamples blocks of neighbouring rows and gives the mean of the
+// known values with its interval.
+func bootstrap(values []float64, seed uint64) Interval {
+	type block struct{ sum, n float64 }
+	per := max(1, len(values)/blocks)
+	var all []block
+	var total block
+	for from := 0; from < len(values); from += per {
+		var b block
+		for _, v := range values[from:min(from+per, len(values))] {
+			if v == v {
+				b.sum += v
+				b.n++
+			}
+		}
+		if b.n > 0 {
+			all = append(all, b)
+			total.sum += b.sum
+			total.n += b.n
+		}
+	}
+	if len(all) == 0 {
+		unknown := feature.Number(feature.Unknown)
+		return Interval{unknown, unknown, unknown}
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	means := make([]float64, resamples)
+	for i := range means {
+		var s block
+		for range all {
+			b := all[rng.IntN(len(all))]
+			s.sum += b.sum
+			s.n += b.n
+		}
+		means[i] = s.sum / s.n
+	}
+	slices.Sort(means)
+	return Interval{
+		Mean: feature.Number(total.sum / total.n),
+		Low:  feature.Number(quantile(means, 0.025)),
+		High: feature.Number(quantile(means, 0.975)),
+	}
+}

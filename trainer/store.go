@@ -1,0 +1,55 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// Store is what a trainer needs of the feature store.
+type Store interface {
+	// LLMs lists every LLM that decisions name.
+	LLMs(ctx context.Context) ([]string, error)
+	// Window streams the rows of llm decided in [from, to) in order of time,
+	// the newest limit of them.
+	Window(ctx context.Context, llm string, from, to time.Time, limit int) iter.Seq2[feature.Row, error]
+	// Served returns the bundle llm is served with, or ErrNotServed.
+	Served(ctx context.Context, llm string) (Served, error)
+	// Lease takes the right to refit for ttl; false when another owner has it.
+	Lease(ctx context.Context, owner string, ttl time.Duration) (Lease, bool, error)
+}
+
+// Lease is the right to refit. Publish and Revalidate check it again inside
+// their transaction.
+type Lease interface {
+	Renew(ctx context.Context, ttl time.Duration) error
+	Release(ctx context.Context) error
+	// Publish stores a bundle with its verdict and serves it when accepted.
+	Publish(ctx context.Context, p Published) (version int64, err error)
+	// Revalidate says that the served version was found good at the time.
+	Revalidate(ctx context.Context, llm string, version int64, at time.Time, reason string) error
+}
+
+// Published is the result of one refit.
+type Published struct {
+	LLM      string
+	Bytes    []byte
+	Metadata json.RawMessage
+	Verdict  json.RawMessage
+	Accepted bool
+	MaxAge   time.Duration
+}
+
+// Served is the bundle that is served.
+type Served struct {
+	Version   int64
+	Validated time.Time
+	Bytes     []byte
+}
+
+// ErrNotServed means that an LLM has no served bundle yet.
+var ErrNotServed = errors.New("no bundle is served")
