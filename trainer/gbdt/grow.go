@@ -215,18 +215,24 @@ func (g *grower) gather(begin, end int) {
 // within both sides, and returns how many go left.
 func (g *grower) partition(begin, end int, best *candidate) int {
 	c := &g.columns[best.feature]
-	codes, missing := c.codes, c.missing()
-	rows := g.rows[begin:end]
+	var goesLeft [256]uint8
+	for code := range int(best.bin) + 1 {
+		goesLeft[code] = 1
+	}
+	if best.missingLeft {
+		goesLeft[c.missing()] = 1
+	} else {
+		goesLeft[c.missing()] = 0
+	}
+	rows, spill, codes := g.rows[begin:end], g.spill, c.codes
 	left, right := 0, 0
+	// Both sides are written every time and one moves on: no branch to guess.
+	// rows[left] was read before, or is r itself.
 	for _, r := range rows {
-		code := codes[r]
-		if code <= best.bin || code == missing && best.missingLeft {
-			rows[left] = r
-			left++
-		} else {
-			g.spill[right] = r
-			right++
-		}
+		rows[left], spill[right] = r, r
+		step := int(goesLeft[codes[r]])
+		left += step
+		right += 1 - step
 	}
 	copy(rows[left:], g.spill[:right])
 	return left

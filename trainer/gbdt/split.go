@@ -41,13 +41,14 @@ type search struct {
 	opts     *Options
 	total    sums
 	bounds   bounds
+	free     bool    // nothing bounds the values
 	leastH   float64 // smallest sum of hessians a side may have
 	gainSelf float64 // loss reduction of the node as a leaf
 }
 
 func newSearch(opts *Options, total sums, b bounds, rootH float64) search {
-	s := search{opts: opts, total: total, bounds: b, leastH: noise * rootH}
-	s.gainSelf = s.gain(&total, s.value(&total))
+	s := search{opts: opts, total: total, bounds: b, free: b == unbounded, leastH: noise * rootH}
+	s.gainSelf = s.gain(&total)
 	return s
 }
 
@@ -57,7 +58,11 @@ func (s *search) value(x *sums) float64 {
 }
 
 // gain is twice the loss that the value takes away.
-func (s *search) gain(x *sums, value float64) float64 {
+func (s *search) gain(x *sums) float64 {
+	if s.free {
+		return x.g * x.g / (x.h + s.opts.L2)
+	}
+	value := s.value(x)
 	return -value * (2*x.g + (x.h+s.opts.L2)*value)
 }
 
@@ -99,13 +104,13 @@ func (s *search) consider(best *candidate, f, bin int, missingLeft bool, left su
 	if left.n < least || right.n < least || left.h <= s.leastH || right.h <= s.leastH {
 		return
 	}
-	leftValue, rightValue := s.value(&left), s.value(&right)
-	if sign > 0 && leftValue > rightValue || sign < 0 && leftValue < rightValue {
-		return
-	}
-	sides := s.gain(&left, leftValue) + s.gain(&right, rightValue)
+	sides := s.gain(&left) + s.gain(&right)
 	gain := sides - s.gainSelf
 	if gain > best.gain && gain > s.opts.MinGain && gain > noise*math.Abs(sides) {
+		leftValue, rightValue := s.value(&left), s.value(&right)
+		if sign > 0 && leftValue > rightValue || sign < 0 && leftValue < rightValue {
+			return
+		}
 		*best = candidate{
 			gain: gain, feature: f, bin: uint8(bin), missingLeft: missingLeft,
 			left: left, right: right, leftValue: leftValue, rightValue: rightValue,
