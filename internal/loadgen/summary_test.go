@@ -42,11 +42,11 @@ func TestSummarize(t *testing.T) {
 	}
 	const table = `102 sent, 100 ok, 2 failed (overrun 1, reset 1), 1 canceled in 50.0 s
 
-             p50    p90    p99   mean     n
-   TTFT, s  50.5   90.5   99.5   51.0   100
-  TPOT, ms     -      -      -      -     0
-    E2E, s  50.5   90.5   99.5   51.0   100
-  late, ms   500    500    500    500   100
+               p50    p90    p99   mean     n
+    TTFT, s   50.5   90.5   99.5   51.0   100
+   TPOT, ms      -      -      -      -     0
+     E2E, s   50.5   90.5   99.5   51.0   100
+   late, ms    500    500    500    500   100
 
 20.0 prompt tokens/s, 0.000 output tokens/s, prefix hit rate 90.0 %
 `
