@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+	retries  *prometheus.CounterVec
+	usage    *prometheus.CounterVec
+	unread   *prometheus.CounterVec
+	inFlight prometheus.Gauge
+
+	bodyBytes   prometheus.Histogram
+	answerBytes prometheus.Counter
+	decide      prometheus.Histogram
+}
+
+// Why a request moved to another endpoint.
+const (
+	retryConnect     = "connect"     // no connection
+	retryReset       = "reset"       // the connection ended before an answer
+	retryBadGateway  = "bad_gateway" // HTTP 502
+	retryUnavailable = "unavailable" // HTTP 503
+)
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	with := promauto.With(reg)
+	m := &metrics{
+		requests: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_requests_total",
+			Help: "Requests that got a decision, by how they ended.",
+		}, []string{"status"}),
+		refusals: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_refusals_total",
+			Help: "Requests refused before any endpoint was asked, by reason.",
+		}, []string{"reason"}),
+		retries: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_retries_total",
+			Help: "Requests moved to the next best endpoint before the first byte of an answer, by reason.",
+		}, []string{"reason"}),
+		usage: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_answers_total",
+			Help: "Complete answers of the APIs that are understood, by whether the engine reported usage.",
+		}, []string{"usage"}),
+		unread: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_events_unread_total",
+			Help: "Events of answers that the meter could not read, by reason.",
+		}, []string{"reason"}),
+		inFlight: with.NewGauge(prometheus.GaugeOpts{
+			Name: "spillway_router_requests_in_flight",
+			Help: "Requests being read, decided or answered.",
+		}),
+		bodyBytes: with.NewHistogram(prometheus.HistogramOpts{
+			Name:    "spillway_router_request_body_bytes",
+			Help:    "Length of request bodies.",
+			Buckets: prometheus.ExponentialBuckets(256, 4, 10), // to 64 MiB
+		}),
+		answerBytes: with.NewCounter(prometheus.CounterOpts{
+			Name: "spillway_router_answer_bytes_total",
+			Help: "Bytes of answers passed on to clients.",
+		}),
+		decide: with.NewHistogram(prometheus.HistogramOpts{
+			Name:    "spillway_router_decide_seconds",
+			Help:    "From a request body read to a decision: scan, forecast, choice.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 2, 14), // to 0.4 s
+		}),
+	}
+	for _, s := range []feature.Status{feature.OK, feature.ClientAbort, feature.UpstreamError, feature.UpstreamTimeout, feature.Lost} {
+		m.requests.WithLabelValues(string(s))
+	}
+	for _, why := range []string{retryConnect, retryReset, retryBadGateway, retryUnavailable} {
+		m.retries.WithLabelValues(why)
+	}
+	for _, why := range []string{
+		"unknown_path", "body_too_large", "body_timeout", "body_unreadable", "bad_request", "bad_header", "content_encoding",
+		"shed", "model_not_found", "no_endpoint", "stopping", "client_abort", "internal",
+	} {
+		m.refusals.WithLabelValues(why)
+	}
+	for _, reported := range []string{"reported", "absent"} {
+		m.usage.WithLabelValues(reported)
+	}
+	for _, why := range []string{"malformed", "too_long"} {
+		m.unread.WithLabelValues(why)
+	}
+	return m
+}
