@@ -1,0 +1,196 @@
+package predictor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/proto/gen/latencyv1"
+)
+
+// Client asks a predictor over a Unix socket or TCP. It is safe for
+// concurrent use.
+type Client struct {
+	conn     *grpc.ClientConn
+	stub     latencyv1.PredictorClient
+	requests sync.Pool // of *latencyv1.ForecastRequest
+}
+
+// How a client comes back to a predictor that was gone: within 0.6 s of it.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
+	MinConnectTimeout: time.Second,
+}
+
+// Dial returns a client of the predictor at addr, "unix:///path" or
+// "host:port". It does not wait for it: until the predictor is there, and
+// whenever it is gone, calls fail at once with ErrDown.
+func Dial(addr string) (*Client, error) {
+	network, address, err := split(addr)
+	if err != nil {
+		return nil, err
+	}
+	target := "dns:///" + address
+	if network == "unix" {
+		target = addr
+	}
+	conn, err := grpc.NewClient(target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(reconnect),
+		grpc.WithIdleTimeout(0),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: 2 * time.Second, PermitWithoutStream: true}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("predictor address %q: %w", addr, err)
+	}
+	conn.Connect()
+	c := &Client{conn: conn, stub: latencyv1.NewPredictorClient(conn)}
+	c.requests.New = func() any { return &latencyv1.ForecastRequest{Schema: wireSchema(feature.Schema)} }
+	return c, nil
+}
+
+// Close ends the connection; calls under way fail.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Ready waits until the predictor is connected or ctx ends.
+func (c *Client) Ready(ctx context.Context) error {
+	for {
+		state := c.conn.GetState()
+		if state == connectivity.Ready {
+			return nil
+		}
+		c.conn.Connect()
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("%w: %w", ErrDown, ctx.Err())
+		}
+	}
+}
+
+const (
+	// rowsPerCall is how many rows travel in one message, so that no number of
+	// endpoints is too many.
+	rowsPerCall = 4096
+	// swapRetries is how often a forecast of several messages starts again
+	// because the bundle was swapped between two of them.
+	swapRetries = 3
+)
+
+// Forecast writes the forecast of vectors[i] to out[i], which must hold
+// len(vectors): feature.NoForecast where a vector cannot be forecast. All are
+// of one bundle, the one that Info names. It fails with ErrUntrained,
+// ErrSchema, ErrDown, context.DeadlineExceeded or context.Canceled, or with
+// another error when the two sides do not understand each other; out is then
+// undefined.
+func (c *Client) Forecast(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
+	out = out[:len(vectors)]
+	for range swapRetries {
+		n := min(len(vectors), rowsPerCall)
+		info, err := c.call(ctx, llm, vectors[:n], out[:n])
+		same := err == nil
+		for at := n; at < len(vectors) && same; at += n {
+			end := min(at+n, len(vectors))
+			var next Info
+			next, err = c.call(ctx, llm, vectors[at:end], out[at:end])
+			same = err == nil && next.Bundle == info.Bundle
+		}
+		if err != nil {
+			return Info{}, err
+		}
+		if same {
+			return info, nil
+		}
+	}
+	return Info{}, fmt.Errorf("forecast %d rows for %s: the bundle was swapped %d times meanwhile", len(vectors), llm, swapRetries)
+}
+
+// call is Forecast for one message.
+func (c *Client) call(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
+	request := c.requests.Get().(*latencyv1.ForecastRequest)
+	defer c.requests.Put(request) // Invoke has encoded it before it returns
+	request.Llm, request.Rows = llm, uint32(len(vectors))
+	request.Vectors = slices.Grow(request.Vectors[:0], len(vectors)*feature.Width)
+	for i := range vectors {
+		request.Vectors = append(request.Vectors, vectors[i][:]...)
+	}
+	response, err := c.stub.Forecast(ctx, request)
+	if err != nil {
+		return Info{}, callError(err)
+	}
+	if err := read(response, out); err != nil {
+		return Info{}, err
+	}
+	return infoOf(response.Bundle, response.ValidatedAtUnixNanos, response.MaxAgeSeconds), nil
+}
+
+// read writes the columns of the response to out.
+func read(response *latencyv1.ForecastResponse, out []feature.Forecast) error {
+	for _, column := range [][]float64{
+		response.TtftP50, response.TtftP90, response.TpotP50, response.TpotP90,
+		response.ResidualTtftP50, response.ResidualTtftP90, response.ResidualTpotP50, response.ResidualTpotP90,
+		response.Support,
+	} {
+		if len(column) != len(out) {
+			return fmt.Errorf("predictor answered %d rows for %d", len(column), len(out))
+		}
+	}
+	if len(response.Status) != len(out) {
+		return fmt.Errorf("predictor answered %d row statuses for %d rows", len(response.Status), len(out))
+	}
+	for i := range out {
+		if s := response.Status[i]; s != latencyv1.RowStatus_ROW_STATUS_OK && s != latencyv1.RowStatus_ROW_STATUS_UNSUPPORTED {
+			out[i] = feature.NoForecast
+			continue
+		}
+		out[i] = feature.Forecast{
+			TTFT: feature.Quantiles{P50: feature.Seconds(response.TtftP50[i]), P90: feature.Seconds(response.TtftP90[i])},
+			TPOT: feature.Quantiles{P50: feature.Seconds(response.TpotP50[i]), P90: feature.Seconds(response.TpotP90[i])},
+			Residual: feature.Residual{
+				TTFT: feature.LogQuantiles{P50: response.ResidualTtftP50[i], P90: response.ResidualTtftP90[i]},
+				TPOT: feature.LogQuantiles{P50: response.ResidualTpotP50[i], P90: response.ResidualTpotP90[i]},
+			},
+			Support: response.Support[i],
+		}
+	}
+	return nil
+}
+
+// Status asks what the predictor serves.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	response, err := c.stub.Status(ctx, &latencyv1.StatusRequest{})
+	if err != nil {
+		return Status{}, callError(err)
+	}
+	return statusOf(response), nil
+}
+
+// callError turns what gRPC returned into the errors of this package.
+func callError(err error) error {
+	s := status.Convert(err)
+	switch s.Code() {
+	case codes.NotFound:
+		return fmt.Errorf("%w: %s", ErrUntrained, s.Message())
+	case codes.FailedPrecondition:
+		return fmt.Errorf("%w: %s", ErrSchema, s.Message())
+	case codes.Unavailable:
+		return fmt.Errorf("%w: %s", ErrDown, s.Message())
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("predictor: %w", context.DeadlineExceeded)
+	case codes.Canceled:
+		return fmt.Errorf("predictor: %w", context.Canceled)
+	default:
+		return fmt.Errorf("predictor: %w", err)
+	}
+}

@@ -1,0 +1,120 @@
+package predictor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+const (
+	drainTimeout  = 2 * time.Second  // for the calls under way when a server ends
+	keepaliveTime = 10 * time.Second // a client's silence before it asks whether anyone is there
+	maxStreams    = 1024             // calls at once on one connection
+	maxOverhead   = 64 << 10         // bytes of a message beside its vectors
+)
+
+// Serve answers at addr ("unix:///path/of.sock" or "host:port") until ctx
+// ends, which is not an error; calls under way then have 2 s to end. The
+// socket file of a server that died is replaced, that of a living one is an
+// error.
+func (s *Server) Serve(ctx context.Context, addr string) error {
+	listener, err := listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(
+		grpc.MaxRecvMsgSize(s.config.MaxRows*feature.VectorSize+maxOverhead),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
+	)
+	s.Register(server)
+
+	drained := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(drained)
+		hard := time.AfterFunc(drainTimeout, server.Stop)
+		defer hard.Stop()
+		server.GracefulStop()
+	})
+	s.log.Info("predictor serves", "addr", addr)
+	err = server.Serve(listener)
+	if stop() { // it ended by itself
+		server.Stop()
+		return fmt.Errorf("serve %s: %w", addr, err)
+	}
+	<-drained
+	return nil
+}
+
+// split returns the network and address of addr as package net wants them.
+func split(addr string) (network, address string, err error) {
+	if path, ok := strings.CutPrefix(addr, "unix://"); ok {
+		if !strings.HasPrefix(path, "/") {
+			return "", "", fmt.Errorf("predictor address %q: want unix:///path with an absolute path", addr)
+		}
+		return "unix", path, nil
+	}
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+		return "", "", fmt.Errorf("predictor address %q: want unix:///path or host:port", addr)
+	}
+	return "tcp", addr, nil
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	network, address, err := split(addr)
+	if err != nil {
+		return nil, err
+	}
+	if network == "unix" {
+		if err := removeStale(ctx, address); err != nil {
+			return nil, err
+		}
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, network, address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("predictor address %s is in use by another process: %w", addr, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("predictor address %s: %w", addr, err)
+	}
+	return listener, nil
+}
+
+// removeStale removes the socket file that a dead server left at path.
+func removeStale(ctx context.Context, path string) error {
+	file, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("predictor socket: %w", err)
+	}
+	if file.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("predictor socket %s: a file that is no socket stands there", path)
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("predictor socket %s is in use by another process", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("predictor socket %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("predictor socket: %w", err)
+	}
+	return nil
+}
