@@ -84,30 +84,23 @@ func CheckFallback(name string) error {
 
 // Decide chooses. It reads only in, writes only out, and allocates nothing
 // once out has grown to the number of candidates. An unknown policy is an
-// error, as is an unknown fallback when it is needed; no candidate is a Choice
+// error, as is an unfit fallback when it is needed; no candidate is a Choice
 // with Index -1.
 func Decide(in *Input, out *Choice) error {
-	name := in.Policy
-	if name == Predicted && !in.Forecasts {
-		name = in.Fallback
-	}
-	r, ok := rules[name]
-	if !ok {
-		return Check(name)
+	if err := Check(in.Policy); err != nil {
+		return err
 	}
 	out.prepare(in)
-	if name == Predicted && !out.anyForecast() {
-		name = in.Fallback
-		if r, ok = rules[name]; !ok {
-			return Check(name)
-		}
-	}
-	out.Policy = name
 	if len(out.eligible) == 0 {
-		out.Reason = Reason{Code: NoCandidate}
 		return nil
 	}
-	r(in, out)
+	if in.Policy == Predicted && !(in.Forecasts && out.anyForecast()) {
+		if err := CheckFallback(in.Fallback); err != nil {
+			return err
+		}
+		out.Policy = in.Fallback
+	}
+	rules[out.Policy](in, out)
 	return nil
 }
 
@@ -115,7 +108,7 @@ func Decide(in *Input, out *Choice) error {
 // standing there is.
 func (out *Choice) prepare(in *Input) {
 	n := len(in.Candidates)
-	out.Index, out.Explored, out.Reason = -1, false, Reason{}
+	out.Index, out.Policy, out.Explored, out.Reason = -1, in.Policy, false, Reason{Code: NoCandidate}
 	out.Probabilities = slices.Grow(out.Probabilities[:0], n)[:n]
 	out.Costs = slices.Grow(out.Costs[:0], n)[:n]
 	out.Forecasts = slices.Grow(out.Forecasts[:0], n)[:n]

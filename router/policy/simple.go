@@ -1,5 +1,11 @@
 package policy
 
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
 // roundRobin takes the eligible endpoints in turn. It is deterministic: the
 // turn is part of the input.
 func roundRobin(in *Input, out *Choice) {
@@ -28,42 +34,58 @@ func leastRequest(in *Input, out *Choice) {
 }
 
 // powerOfTwo draws two endpoints and takes the one with fewer requests in
-// flight; a tie is a coin toss. The stated probability is over both draws.
+// flight; a tie is a coin toss. An unknown number counts as more than any
+// other. The stated probability is over both draws.
 func powerOfTwo(in *Input, out *Choice) {
 	n := len(out.eligible)
 	for _, i := range out.eligible {
 		out.Costs[i] = in.Candidates[i].Load.Ledger.Requests
 	}
-	out.Reason = Reason{Code: LeastLoad}
+	first := out.rng.IntN(n)
+	second := first
+	if n > 1 {
+		second = out.rng.IntN(n - 1)
+		if second >= first {
+			second++
+		}
+	}
+	a, b := out.eligible[first], out.eligible[second]
+	out.Index = a
+	if order := out.compare(a, b); order > 0 || order == 0 && out.rng.IntN(2) == 1 {
+		out.Index = b
+	}
+	out.Reason = Reason{Code: LeastLoad, Cost: out.Costs[out.Index]}
+
+	// Each wins against all that are busier, and half against its equals.
 	if n == 1 {
-		out.Index = out.eligible[0]
-		out.Probabilities[out.Index] = 1
-		out.Reason.Cost = out.Costs[out.Index]
+		out.Probabilities[a] = 1
 		return
 	}
+	out.scratch = append(out.scratch[:0], out.eligible...)
+	slices.SortFunc(out.scratch, out.compare)
 	pairs := float64(n) * float64(n-1) / 2
-	for _, i := range out.eligible {
-		wins := 0.0
-		for _, j := range out.eligible {
-			switch {
-			case i == j:
-			case out.Costs[i] < out.Costs[j]:
-				wins++
-			case out.Costs[i] == out.Costs[j]:
-				wins += 0.5
-			}
+	for from := 0; from < n; {
+		to := from + 1
+		for to < n && out.compare(out.scratch[from], out.scratch[to]) == 0 {
+			to++
 		}
-		out.Probabilities[i] = wins / pairs
+		wins := float64(n-to) + float64(to-from-1)/2
+		for _, i := range out.scratch[from:to] {
+			out.Probabilities[i] = wins / pairs
+		}
+		from = to
 	}
-	a := out.rng.IntN(n)
-	b := out.rng.IntN(n - 1)
-	if b >= a {
-		b++
+}
+
+// compare orders two candidates by cost, an unknown one last.
+func (out *Choice) compare(i, j int) int {
+	return cmp.Compare(knownCost(out.Costs[i]), knownCost(out.Costs[j]))
+}
+
+// knownCost turns an unknown cost into the greatest.
+func knownCost(cost float64) float64 {
+	if math.IsNaN(cost) {
+		return math.Inf(1)
 	}
-	i, j := out.eligible[a], out.eligible[b]
-	out.Index = i
-	if out.Costs[j] < out.Costs[i] || out.Costs[j] == out.Costs[i] && out.rng.IntN(2) == 1 {
-		out.Index = j
-	}
-	out.Reason.Cost = out.Costs[out.Index]
+	return cost
 }
