@@ -1,15 +1,19 @@
 package forest_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dmitryikh/leaves"
 
 	"github.com/spillway-llm/spillway/internal/forest"
 )
@@ -258,11 +262,25 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add(big(f, 3, 6, 4).Text())
 	f.Add([]byte(strings.Replace(small, "decision_type=10 8", "decision_type=6 4", 1)))
+	categorical := []byte(strings.NewReplacer(
+		"num_cat=0\nsplit", "num_cat=1\ncat_boundaries=0 1\ncat_threshold=5\nsplit",
+		"decision_type=10", "decision_type=9", "threshold=0.5", "threshold=0").Replace(small))
+	if _, err := forest.Parse(categorical); !errors.Is(err, forest.ErrUnsupported) {
+		f.Fatalf("seed with categories: %v, want ErrUnsupported", err)
+	}
+	f.Add(categorical)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		parsed, err := forest.Parse(text)
+		if errors.Is(err, forest.ErrUnsupported) {
+			// Whoever follows the advice to let leaves serve it must be safe.
+			if e, err := leaves.LGEnsembleFromReader(bufio.NewReader(bytes.NewReader(text)), false); err == nil {
+				e.PredictSingle(make([]float64, forest.MaxFeatures), 0)
+			}
+		}
 		if err != nil {
 			return
 		}
+		e := reference(t, parsed.Text())
 		width := parsed.NumFeatures()
 		rows := make([]float64, 9*width)
 		for i := range rows {
@@ -271,8 +289,10 @@ func FuzzParse(f *testing.F) {
 		out := make([]float64, 9)
 		parsed.PredictBatch(rows, 9, out)
 		for i := range out {
-			if got := parsed.Predict(rows[i*width : (i+1)*width]); !sameBits(got, out[i]) {
-				t.Fatalf("row %d: %v alone, %v in a batch", i, got, out[i])
+			row := rows[i*width : (i+1)*width]
+			got, want := parsed.Predict(row), e.PredictSingle(row, 0)
+			if !sameBits(got, out[i]) || !sameBits(got, want) && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Fatalf("row %d: %v alone, %v in a batch, leaves says %v", i, got, out[i], want)
 			}
 		}
 		again, err := forest.Parse(parsed.Text())
