@@ -20,7 +20,8 @@ const (
 )
 
 // zeroThreshold is the largest magnitude that LightGBM takes for zero:
-// kZeroThreshold, the float32 nearest to 1e-35.
+// kZeroThreshold, the float32 nearest to 1e-35. (leaves uses the float64 and
+// leaves out its negative; values that tell are not found in practice.)
 const zeroThreshold = float64(float32(1e-35))
 
 // Split sends rows whose feature is at most Threshold to Left, others to

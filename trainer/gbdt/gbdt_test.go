@@ -322,7 +322,7 @@ func TestBadDataAndOptionsAreNamed(t *testing.T) {
 		"RowFraction":               func(_ *gbdt.Data, o *gbdt.Options) { o.RowFraction = 1.5 },
 		"FeatureFraction":           func(_ *gbdt.Data, o *gbdt.Options) { o.FeatureFraction = 0 },
 		"Threads":                   func(_ *gbdt.Data, o *gbdt.Options) { o.Threads = 0 },
-		"1 MonotoneSigns":           func(_ *gbdt.Data, o *gbdt.Options) { o.MonotoneSigns = []int8{1} },
+		"1 signs for 4":             func(_ *gbdt.Data, o *gbdt.Options) { o.MonotoneSigns = []int8{1} },
 		"feature 2 is 3":            func(_ *gbdt.Data, o *gbdt.Options) { o.MonotoneSigns = []int8{0, 0, 3, 0} },
 		"EarlyStoppingRounds with":  func(_ *gbdt.Data, o *gbdt.Options) { o.EarlyStoppingRounds = 3 },
 		"EarlyStoppingRounds is 0":  func(d *gbdt.Data, o *gbdt.Options) { o.Validation = d },

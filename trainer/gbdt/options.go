@@ -83,43 +83,43 @@ func (o *Options) check(names []string) error {
 	case o.Objective != SquaredError && o.Objective != Quantile:
 		return fmt.Errorf("unknown objective %d", o.Objective)
 	case o.Objective == Quantile && !(o.Alpha > 0 && o.Alpha < 1):
-		return fmt.Errorf("Alpha is %v, want a quantile inside (0, 1)", o.Alpha)
+		return fmt.Errorf("option Alpha is %v, want a quantile inside (0, 1)", o.Alpha)
 	case o.Trees < 1 || o.Trees > forest.MaxTrees:
-		return fmt.Errorf("Trees is %d, want 1 to %d", o.Trees, forest.MaxTrees)
+		return fmt.Errorf("option Trees is %d, want 1 to %d", o.Trees, forest.MaxTrees)
 	case o.Leaves < 2 || o.Leaves > forest.MaxLeaves:
-		return fmt.Errorf("Leaves is %d, want 2 to %d", o.Leaves, forest.MaxLeaves)
+		return fmt.Errorf("option Leaves is %d, want 2 to %d", o.Leaves, forest.MaxLeaves)
 	case o.Trees*o.Leaves > forest.MaxTotalLeaves:
-		return fmt.Errorf("Trees x Leaves is %d, want at most %d", o.Trees*o.Leaves, forest.MaxTotalLeaves)
+		return fmt.Errorf("option Trees x Leaves is %d, want at most %d", o.Trees*o.Leaves, forest.MaxTotalLeaves)
 	case !share(o.LearningRate):
-		return fmt.Errorf("LearningRate is %v, want it in (0, 1]", o.LearningRate)
+		return fmt.Errorf("option LearningRate is %v, want it in (0, 1]", o.LearningRate)
 	case !(o.L2 >= 0) || math.IsInf(o.L2, 0):
-		return fmt.Errorf("L2 is %v, want at least 0", o.L2)
+		return fmt.Errorf("option L2 is %v, want at least 0", o.L2)
 	case o.MinLeafRows < 1:
-		return fmt.Errorf("MinLeafRows is %d, want at least 1", o.MinLeafRows)
+		return fmt.Errorf("option MinLeafRows is %d, want at least 1", o.MinLeafRows)
 	case !(o.MinGain >= 0):
-		return fmt.Errorf("MinGain is %v, want at least 0", o.MinGain)
+		return fmt.Errorf("option MinGain is %v, want at least 0", o.MinGain)
 	case o.Bins < 2 || o.Bins > maxBins:
-		return fmt.Errorf("Bins is %d, want 2 to %d", o.Bins, maxBins)
+		return fmt.Errorf("option Bins is %d, want 2 to %d", o.Bins, maxBins)
 	case !share(o.RowFraction):
-		return fmt.Errorf("RowFraction is %v, want it in (0, 1]", o.RowFraction)
+		return fmt.Errorf("option RowFraction is %v, want it in (0, 1]", o.RowFraction)
 	case !share(o.FeatureFraction):
-		return fmt.Errorf("FeatureFraction is %v, want it in (0, 1]", o.FeatureFraction)
+		return fmt.Errorf("option FeatureFraction is %v, want it in (0, 1]", o.FeatureFraction)
 	case o.Threads < 1:
-		return fmt.Errorf("Threads is %d, want at least 1", o.Threads)
+		return fmt.Errorf("option Threads is %d, want at least 1", o.Threads)
 	case o.MonotoneSigns != nil && len(o.MonotoneSigns) != features:
-		return fmt.Errorf("%d MonotoneSigns for %d features", len(o.MonotoneSigns), features)
+		return fmt.Errorf("option MonotoneSigns: %d signs for %d features", len(o.MonotoneSigns), features)
 	case o.Validation == nil && o.EarlyStoppingRounds != 0:
-		return errors.New("EarlyStoppingRounds without Validation")
+		return errors.New("option EarlyStoppingRounds without Validation")
 	case o.Validation != nil && o.EarlyStoppingRounds < 1:
-		return fmt.Errorf("EarlyStoppingRounds is %d, want at least 1 with Validation", o.EarlyStoppingRounds)
+		return fmt.Errorf("option EarlyStoppingRounds is %d, want at least 1 with Validation", o.EarlyStoppingRounds)
 	}
 	for i, sign := range o.MonotoneSigns {
 		if sign < -1 || sign > 1 {
-			return fmt.Errorf("MonotoneSigns of feature %d is %d, want -1, 0 or 1", i, sign)
+			return fmt.Errorf("option MonotoneSigns of feature %d is %d, want -1, 0 or 1", i, sign)
 		}
 	}
 	if need := o.Leaves * features * histogramBytes; need > maxHistogramBytes {
-		return fmt.Errorf("Leaves x features needs %d MiB of histograms, want at most %d: lower Leaves", need>>20, maxHistogramBytes>>20)
+		return fmt.Errorf("option Leaves x features needs %d MiB of histograms, want at most %d: lower Leaves", need>>20, maxHistogramBytes>>20)
 	}
 	if o.Validation == nil {
 		return nil
