@@ -17,6 +17,7 @@ type loop struct {
 	hung     bool          // the engine's time stands still
 	frozen   time.Duration // at this value
 	streams  map[uint64]*stream
+	woken    []*stream // scratch of deliver
 	nextID   uint64
 	commands chan func() // a full channel holds handlers back, never the loop
 	stopped  chan struct{}
@@ -80,28 +81,34 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// deliver publishes what the engine shows and then wakes the handlers, so that
-// a client that has its answer finds it in the metrics.
+// deliver puts everything that happened into the metrics and the streams and
+// only then wakes the handlers: a client that has its answer finds it in the
+// metrics, and its last token comes together with the end.
 func (l *loop) deliver(events []fleet.Event) {
 	l.meters.publish(l.engine.Metrics())
+	l.woken = l.woken[:0]
 	for _, ev := range events {
 		s := l.streams[ev.Request.ID]
-		if ev.Kind == fleet.Finished {
+		switch {
+		case ev.Kind == fleet.Finished:
 			s.finished.Store(true)
 			delete(l.streams, s.id)
 			l.meters.finished(ev.At-s.arrived, s.capped)
-		} else {
-			if ev.Generated == 1 {
-				s.cached.Store(int64(ev.Cached))
-				l.meters.firstToken(ev.At - s.arrived)
-			} else {
-				l.meters.nextToken(ev.At - s.latest)
-			}
-			s.latest = ev.At
-			s.tokens.Store(int64(ev.Generated))
+			continue
+		case ev.Generated == 1:
+			s.cached.Store(int64(ev.Cached))
+			l.meters.firstToken(ev.At - s.arrived)
+		default:
+			l.meters.nextToken(ev.At - s.latest)
 		}
+		s.latest = ev.At
+		s.tokens.Store(int64(ev.Generated))
+		l.woken = append(l.woken, s)
+	}
+	for _, s := range l.woken {
 		s.wake()
 	}
+	clear(l.woken)
 }
 
 // do runs f on the loop's goroutine and reports whether it did before the loop
