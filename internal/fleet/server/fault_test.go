@@ -40,7 +40,7 @@ func short() object { return object{"model": "m", "prompt": "x", "max_tokens": 1
 
 func TestSlowFault(t *testing.T) {
 	url := serve(t, server.Config{}).URLs()[0]
-	between := func() float64 { return value(t, scrape(t, url), "vllm:inter_token_latency_seconds") }
+	between := func() float64 { return one(t, scrape(t, url), "vllm:inter_token_latency_seconds").value }
 	post(t, url+"/v1/completions", short())
 	normal := between()
 	setFault(t, url+"/admin/fault", object{"kind": "slow", "factor": 3})
@@ -80,7 +80,7 @@ func TestHangFault(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	post(t, s.URLs()[1]+"/v1/completions", short())
-	if got := value(t, scrape(t, url), "vllm:generation_tokens_total"); got != 0 {
+	if got := one(t, scrape(t, url), "vllm:generation_tokens_total").value; got != 0 {
 		t.Errorf("a hung engine generated %v tokens", got)
 	}
 	clearFault(t, url+"/admin/fault")
@@ -133,7 +133,7 @@ func TestRefuseFaultEndsAnIncarnation(t *testing.T) {
 	url, peer := s.URLs()[0], s.URLs()[1]
 	prompt := object{"model": "m", "prompt": strings.Repeat("x", 1000), "max_tokens": 1}
 	post(t, url+"/v1/completions", prompt)
-	started := value(t, scrape(t, url), "process_start_time_seconds")
+	started := one(t, scrape(t, url), "process_start_time_seconds").value
 	open, err := send(t, t.Context(), "POST", url+"/v1/completions", object{"model": "m", "prompt": "x", "max_tokens": 500000, "ignore_eos": true, "stream": true})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestRefuseFaultEndsAnIncarnation(t *testing.T) {
 	if cached := at(got, "usage", "prompt_tokens_details", "cached_tokens"); status != 200 || cached != 0.0 {
 		t.Errorf("new incarnation: status %d, cached %v", status, cached)
 	}
-	if again := value(t, scrape(t, url), "process_start_time_seconds"); again <= started {
+	if again := one(t, scrape(t, url), "process_start_time_seconds").value; again <= started {
 		t.Errorf("start time %v after %v", again, started)
 	}
 }

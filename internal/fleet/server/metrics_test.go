@@ -6,15 +6,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"github.com/spillway-llm/spillway/internal/fleet/server"
 )
 
+// sample is one metric of a page.
+type sample struct {
+	labels map[string]string
+	value  float64 // of a histogram: the sum
+	count  uint64  // of a histogram
+}
+
 // scrape returns the metrics page as an independent parser reads it.
-func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
+func scrape(t *testing.T, url string) map[string][]sample {
 	t.Helper()
 	resp, err := http.Get(url + "/metrics")
 	if err != nil {
@@ -22,21 +28,34 @@ func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
 	}
 	defer resp.Body.Close()
 	p := expfmt.NewTextParser(model.LegacyValidation)
-	got, err := p.TextToMetricFamilies(resp.Body)
+	families, err := p.TextToMetricFamilies(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got
+	page := map[string][]sample{}
+	for name, f := range families {
+		for _, m := range f.GetMetric() {
+			s := sample{
+				labels: map[string]string{},
+				value:  m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum(),
+				count:  m.GetHistogram().GetSampleCount(),
+			}
+			for _, l := range m.GetLabel() {
+				s.labels[l.GetName()] = l.GetValue()
+			}
+			page[name] = append(page[name], s)
+		}
+	}
+	return page
 }
 
-func value(t *testing.T, page map[string]*dto.MetricFamily, name string) float64 {
+// one is the only sample of a metric.
+func one(t *testing.T, page map[string][]sample, name string) sample {
 	t.Helper()
-	f := page[name]
-	if f == nil {
-		t.Fatalf("no metric %s", name)
+	if len(page[name]) != 1 {
+		t.Fatalf("%s has %d samples, want 1", name, len(page[name]))
 	}
-	m := f.GetMetric()[0]
-	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
+	return page[name][0]
 }
 
 func TestMetrics(t *testing.T) {
@@ -56,8 +75,9 @@ func TestMetrics(t *testing.T) {
 		"vllm:generation_tokens_total":    10,
 		"vllm:num_preemptions_total":      0,
 	} {
-		if got := value(t, page, name); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
+		got := one(t, page, name)
+		if got.value != want || got.labels["engine"] != "0" || got.labels["model_name"] != "m" {
+			t.Errorf("%s is %v %v, want %v", name, got.labels, got.value, want)
 		}
 	}
 	for name, want := range map[string]uint64{
@@ -66,24 +86,17 @@ func TestMetrics(t *testing.T) {
 		"vllm:time_per_output_token_seconds": 8,
 		"vllm:e2e_request_latency_seconds":   2,
 	} {
-		if got := page[name].GetMetric()[0].GetHistogram().GetSampleCount(); got != want {
+		if got := one(t, page, name).count; got != want {
 			t.Errorf("%s has %d samples, want %d", name, got, want)
 		}
 	}
-	labels := func(name string, i int) object {
-		got := object{}
-		for _, l := range page[name].GetMetric()[i].GetLabel() {
-			got[l.GetName()] = l.GetValue()
-		}
-		return got
-	}
-	config := object{"engine": "0", "model_name": "m", "block_size": "16", "num_gpu_blocks": "65536", "enable_prefix_caching": "True"}
-	if diff := cmp.Diff(config, labels("vllm:cache_config_info", 0)); diff != "" {
+	config := map[string]string{"engine": "0", "model_name": "m", "block_size": "16", "num_gpu_blocks": "65536", "enable_prefix_caching": "True"}
+	if diff := cmp.Diff(config, one(t, page, "vllm:cache_config_info").labels); diff != "" {
 		t.Error(diff)
 	}
 	ends := map[string]float64{}
-	for i, m := range page["vllm:request_success_total"].GetMetric() {
-		ends[labels("vllm:request_success_total", i)["finished_reason"].(string)] = m.GetCounter().GetValue()
+	for _, s := range page["vllm:request_success_total"] {
+		ends[s.labels["finished_reason"]] = s.value
 	}
 	if diff := cmp.Diff(map[string]float64{"stop": 0, "length": 2, "abort": 0}, ends); diff != "" {
 		t.Error(diff)

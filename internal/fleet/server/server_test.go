@@ -363,7 +363,7 @@ func TestDisconnectFreesTheEngine(t *testing.T) {
 	if status, _ := post(t, url+"/v1/completions", object{"model": "m", "prompt": "y", "max_tokens": 2}); status != 200 {
 		t.Errorf("status %d", status)
 	}
-	if got := value(t, scrape(t, url), "vllm:kv_cache_usage_perc"); got != 0 {
+	if got := one(t, scrape(t, url), "vllm:kv_cache_usage_perc").value; got != 0 {
 		t.Errorf("%v of the cache is still held", got)
 	}
 }
