@@ -213,6 +213,7 @@ func FuzzRead(f *testing.F) {
 	for _, page := range []string{vllmPage, oldVLLMPage, ranksPage, tritonPage, oddPage, nonsensePage, brokenPage, sglangPage, trtPage} {
 		f.Add([]byte(page))
 	}
+	f.Add([]byte("vllm:num_requests_waiting+0\n"))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		got := pool.Read(page)
 		for _, v := range []float64{got.Waiting, got.Running, got.KVUsed, got.KVCapacityTokens, got.BlockTokens, got.MaxNumSeqs, got.StartTime, got.Work} {
