@@ -1,16 +1,13 @@
 package policy
 
-import (
-	"math"
-
-	"github.com/spillway-llm/spillway/internal/feature"
-)
+import "github.com/spillway-llm/spillway/internal/feature"
 
 // matched is a matched configuration: keep the request with the endpoints
 // that hold its prefix until they are saturated, then choose by load.
 //
 // Both sides of the valve are estimated alike: uncached tokens in flight over
-// the peak prefill throughput.
+// the peak prefill throughput, or over the default one for all endpoints as
+// soon as one of them has none.
 func matched(load func(*Input, *Candidate) float64) rule {
 	return func(in *Input, out *Choice) {
 		for _, i := range out.eligible {
@@ -20,26 +17,44 @@ func matched(load func(*Input, *Candidate) float64) rule {
 		if slo := in.Request.SLOTTFT; slo > 0 {
 			penalty = min(penalty, slo)
 		}
+		measured := out.allMeasured(in)
 		out.filter(in, penalty, func(i int) feature.Seconds {
 			c := &in.Candidates[i]
-			return feature.Seconds(c.Load.Ledger.PrefillTokens / throughput(in, c))
+			if !measured {
+				return feature.Seconds(c.Load.Ledger.PrefillTokens / in.Settings.DefaultThroughput)
+			}
+			return feature.Seconds(c.Load.Ledger.PrefillTokens / c.Load.Profile.PeakPrefillThroughput)
 		})
 		out.least(out.pool)
 		out.Reason.Cost = out.Costs[out.Index]
 	}
 }
 
+// allMeasured reports whether every eligible candidate has a peak prefill
+// throughput of its own.
+func (out *Choice) allMeasured(in *Input) bool {
+	for _, i := range out.eligible {
+		if !(in.Candidates[i].Load.Profile.PeakPrefillThroughput > 0) {
+			return false
+		}
+	}
+	return true
+}
+
 // filter fills out.pool: the warm eligible candidates unless their best
 // estimated TTFT exceeds the best of the others by more than penalty; all of
-// them when there is no warm one or the valve opens.
+// them when there is no warm one or the valve opens. Unknown estimates are not
+// compared, so where one side has no other kind the valve stays shut.
 func (out *Choice) filter(in *Input, penalty feature.Seconds, ttft func(int) feature.Seconds) {
-	warm, cold := feature.Seconds(math.Inf(1)), feature.Seconds(math.Inf(1))
+	warm, cold := feature.Seconds(feature.Unknown), feature.Seconds(feature.Unknown)
 	for _, i := range out.eligible {
+		best := &cold
 		if sticky(in, &in.Candidates[i]) {
-			warm = min(warm, ttft(i))
+			best = &warm
 			out.pool = append(out.pool, i)
-		} else {
-			cold = min(cold, ttft(i))
+		}
+		if estimate := ttft(i); estimate < *best || feature.IsUnknown(*best) {
+			*best = estimate
 		}
 	}
 	out.Reason.Warm, out.Reason.Coldest = warm, cold

@@ -24,8 +24,8 @@ const (
 // Reason says why a choice was made.
 type Reason struct {
 	Code     Code
-	Warm     feature.Seconds // best TTFT estimated among the warm endpoints
-	Coldest  feature.Seconds // and among the others
+	Warm     feature.Seconds // best TTFT estimated among the warm endpoints; NaN when none is
+	Coldest  feature.Seconds // and among the others; NaN when there are none
 	Gap      feature.Seconds // Warm - Coldest
 	Valve    feature.Seconds // the gap at which the valve opens
 	Cost     float64         // of the chosen endpoint
@@ -33,7 +33,7 @@ type Reason struct {
 }
 
 // String is one readable line, such as
-// "warm, 0.31 s; others 0.22 s; gap 0.09 s < 5 s".
+// "warm, 0.31 s; others 0.22 s; gap 0.09 s <= 5 s".
 func (r Reason) String() string {
 	var s string
 	switch r.Code {
