@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -336,7 +335,7 @@ func TestPowerOfTwoEqualsTwin(t *testing.T) {
 		if err := policy.Decide(in, &out); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(powerOfTwoTwin(costs), out.Probabilities, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		if diff := cmp.Diff(powerOfTwoTwin(costs), out.Probabilities, about); diff != "" {
 			t.Fatalf("probabilities (-twin +got):\n%s", diff)
 		}
 	})

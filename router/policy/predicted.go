@@ -1,12 +1,9 @@
 package policy
 
-import (
-	"math"
+import "github.com/spillway-llm/spillway/internal/feature"
 
-	"github.com/spillway-llm/spillway/internal/feature"
-)
-
-// explorable is among how many of the cheapest candidates exploration draws.
+// explorable is among how many of the cheapest candidates exploration draws;
+// more when others tie with the last of them.
 const explorable = 4
 
 // predicted sends the request where TTFT + TPOT x expected output is least,
@@ -41,24 +38,12 @@ func (out *Choice) explore(in *Input) {
 	if !(epsilon > 0) {
 		return
 	}
-	limit := out.Costs[out.Index] + float64(in.Settings.ExplorationHarm)
+	limit := out.cheapest(out.Costs[out.Index] + float64(in.Settings.ExplorationHarm))
 	out.scratch = out.scratch[:0]
-	for _, i := range out.eligible { // the cheapest few, by insertion; index breaks ties
-		if out.Costs[i] > limit || math.IsNaN(out.Costs[i]) {
-			continue
+	for _, i := range out.eligible {
+		if out.Costs[i] <= limit {
+			out.scratch = append(out.scratch, i)
 		}
-		at := len(out.scratch)
-		for at > 0 && out.Costs[out.scratch[at-1]] > out.Costs[i] {
-			at--
-		}
-		if at >= explorable {
-			continue
-		}
-		if len(out.scratch) < explorable {
-			out.scratch = append(out.scratch, 0)
-		}
-		copy(out.scratch[at+1:], out.scratch[at:])
-		out.scratch[at] = i
 	}
 	if len(out.scratch) < 2 {
 		return
@@ -75,4 +60,32 @@ func (out *Choice) explore(in *Input) {
 		out.Explored = true
 		out.Reason.Explored = true
 	}
+}
+
+// cheapest lowers limit to the cost of the last of the few cheapest eligible
+// candidates. All that tie with that one are as cheap, so that the order of
+// the candidates never matters.
+func (out *Choice) cheapest(limit float64) float64 {
+	var few [explorable]float64 // ascending
+	n := 0
+	for _, i := range out.eligible {
+		cost := out.Costs[i]
+		if !(cost <= limit) {
+			continue
+		}
+		at := n
+		for at > 0 && few[at-1] > cost {
+			at--
+		}
+		if at == explorable {
+			continue
+		}
+		n = min(n+1, explorable)
+		copy(few[at+1:n], few[at:])
+		few[at] = cost
+	}
+	if n < explorable {
+		return limit
+	}
+	return few[explorable-1]
 }

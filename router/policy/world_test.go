@@ -150,6 +150,16 @@ var bitEqual = cmp.Options{
 	cmpopts.IgnoreUnexported(policy.Choice{}),
 }
 
+// about compares numbers to within 1e-9.
+var about = cmp.Options{
+	cmp.Comparer(near[float64]),
+	cmp.Comparer(near[feature.Seconds]),
+}
+
+func near[T ~float64](a, b T) bool {
+	return math.Abs(float64(a-b)) <= 1e-9 || feature.IsUnknown(a) && feature.IsUnknown(b)
+}
+
 // drawInput draws a plausible decision: few distinct loads, so that ties
 // happen, and any of the standings, forecasts and cached prefixes.
 func drawInput(t *rapid.T, name string) *policy.Input {
