@@ -15,7 +15,7 @@ func (r *run) openLoop(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, r.MaxInFlight) // full: the request is not sent
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(time.Hour)           // set anew before each wait
 	defer timer.Stop()
 	index := 0
 	for item := range r.Items {

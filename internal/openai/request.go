@@ -48,8 +48,8 @@ type Request struct {
 // It is the client's fault (HTTP 400) and contains nothing of the body but the
 // key.
 type Error struct {
-	// Key is the top-level key at or in which the fault lies, "" before the
-	// first.
+	// Key is the top-level key at or in which the fault lies, cut to 64 bytes;
+	// "" before the first.
 	Key string
 	// Offset is the byte of the body the fault is at.
 	Offset int
@@ -123,7 +123,7 @@ func (s *scanner) body() error {
 		s.end()
 	}
 	if s.why != "" {
-		return &Error{Key: string(s.key), Offset: s.at, Reason: s.why}
+		return &Error{Key: string(s.key[:min(len(s.key), 64)]), Offset: s.at, Reason: s.why}
 	}
 	if !s.hasModel && s.api != Other {
 		return &Error{Key: "model", Offset: len(s.b), Reason: "missing: say which LLM this request is for"}
