@@ -86,20 +86,20 @@ func Defaults() Config {
 // Check reports the first setting that can't work, by its key.
 func (c *Config) Check() error {
 	if c.MaxBody <= 0 {
-		return fmt.Errorf("max_body: %d bytes; it must be positive", c.MaxBody)
+		return fmt.Errorf("max_body_bytes: %d; it must be positive", c.MaxBody)
 	}
 	for _, t := range []struct {
 		key  string
 		wait time.Duration
 	}{
-		{"body", c.Timeouts.Body},
-		{"connect", c.Timeouts.Connect},
-		{"first_byte", c.Timeouts.FirstByte},
-		{"idle", c.Timeouts.Idle},
-		{"write", c.Timeouts.Write},
+		{"body_timeout", c.Timeouts.Body},
+		{"connect_timeout", c.Timeouts.Connect},
+		{"first_byte_timeout", c.Timeouts.FirstByte},
+		{"idle_timeout", c.Timeouts.Idle},
+		{"write_timeout", c.Timeouts.Write},
 	} {
 		if t.wait <= 0 {
-			return fmt.Errorf("timeouts.%s: %v; it must be positive", t.key, t.wait)
+			return fmt.Errorf("%s: %v; it must be positive", t.key, t.wait)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ const firstAlloc = 1 << 20
 func (x *exchange) read() ([]byte, error) {
 	limit := x.g.config.MaxBody
 	tooLarge := fault{http.StatusRequestEntityTooLarge, "body_too_large",
-		"the request body is longer than the " + sizeText(limit) + " that `max_body` allows", 0}
+		"the request body is longer than the " + sizeText(limit) + " that `max_body_bytes` allows", 0}
 	if x.r.ContentLength > limit {
 		x.w.Header().Set("Connection", "close")
 		return nil, tooLarge

@@ -27,7 +27,7 @@ func TestRefusals(t *testing.T) {
 		says   string
 	}{
 		"too large":              {f, "/v1/completions", strings.NewReader(long), nil, 413, "body_too_large", "1 KiB"},
-		"too large, unannounced": {f, "/v1/completions", io.MultiReader(strings.NewReader(long)), nil, 413, "body_too_large", "max_body"},
+		"too large, unannounced": {f, "/v1/completions", io.MultiReader(strings.NewReader(long)), nil, 413, "body_too_large", "max_body_bytes"},
 		"malformed":              {f, "/v1/completions", strings.NewReader(`{"model":"qwen",`), nil, 400, "bad_request", "byte 16"},
 		"empty":                  {f, "/v1/completions", nil, nil, 400, "bad_request", "JSON object"},
 		"no model":               {f, "/v1/chat/completions", strings.NewReader(`{"messages":[]}`), nil, 400, "bad_request", "`model`"},

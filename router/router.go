@@ -1,0 +1,231 @@
+// Package router is the service that clients talk to. Run wires its parts: the
+// pool of endpoints, the choke point, the front door and the second listener.
+// The predictor and the store are handed in, so that a router runs without
+// either.
+package router
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spillway-llm/spillway/router/admin"
+	"github.com/spillway-llm/spillway/router/gateway"
+	"github.com/spillway-llm/spillway/router/pool"
+	"github.com/spillway-llm/spillway/router/route"
+)
+
+// Config is what a router is made of.
+type Config struct {
+	Listen string // host:port of the front door; port 0 means any
+	Admin  string // host:port of the second listener; empty: there is none
+
+	// DrainTimeout is how long requests in flight may go on after Run was told
+	// to end. Those still running then are cut off and recorded as lost.
+	DrainTimeout time.Duration
+
+	Pool    pool.Config
+	Route   route.Config
+	Gateway gateway.Config
+
+	Forecaster route.Forecaster // nil: none; every LLM stays cold
+	Recorder   route.Recorder
+
+	Log     *slog.Logger
+	Metrics *prometheus.Registry // gets the metrics of all parts and is shown by the second listener
+
+	// Ready, if not nil, is called once, when both listeners accept.
+	Ready func(Addresses)
+}
+
+// Addresses are where a router listens.
+type Addresses struct {
+	Listen net.Addr
+	Admin  net.Addr // nil without a second listener
+}
+
+// DefaultDrainTimeout is the documented default: the time that Kubernetes
+// gives a pod to end.
+const DefaultDrainTimeout = 30 * time.Second
+
+// Limits of the listeners. Bodies have their own in gateway.Config.
+const (
+	headerTimeout = 10 * time.Second // to send all headers
+	idleTimeout   = 2 * time.Minute  // between two requests of a connection
+	headerBytes   = 64 << 10
+	endTimeout    = 5 * time.Second // for requests that were cut off to record it
+)
+
+// Check reports the first setting that can't work, by its key. Addresses are
+// tried by Run.
+func (c *Config) Check() error {
+	if c.Listen == "" {
+		return errors.New("listen: is empty; want host:port, for example 127.0.0.1:8080")
+	}
+	if c.DrainTimeout < 0 {
+		return fmt.Errorf("drain_timeout: %v; it must not be negative", c.DrainTimeout)
+	}
+	if err := c.Route.Check(); err != nil {
+		return err
+	}
+	return c.Gateway.Check()
+}
+
+// Run serves until ctx is done, then drains: it stops accepting, lets the
+// requests in flight end, and returns nil. The recorder has all rows by then;
+// flushing it is the caller's.
+//
+// Errors name the key of the setting that can't work.
+func Run(ctx context.Context, c Config) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	if c.Gateway.Transport == nil {
+		transport := gateway.Transport(c.Gateway.Timeouts.Connect)
+		defer transport.CloseIdleConnections()
+		c.Gateway.Transport = transport
+	}
+	front, err := listen("listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	var side net.Listener
+	if c.Admin != "" {
+		if side, err = listen("admin", c.Admin); err != nil {
+			return err
+		}
+		defer side.Close()
+	}
+	endpoints, err := pool.New(c.Pool, c.Metrics, c.Log)
+	if err != nil {
+		return err
+	}
+	choke, err := route.New(c.Route, endpoints, c.Forecaster, c.Recorder, c.Log, c.Metrics)
+	if err != nil {
+		return err
+	}
+	s := newServers(&c, choke)
+
+	// The parts outlive ctx: requests that are draining need them.
+	parts, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	work, parts := errgroup.WithContext(parts)
+	work.Go(func() error { return named("endpoints", endpoints.Run(parts)) })
+	work.Go(func() error { return named("route", choke.Run(parts)) })
+	work.Go(func() error {
+		err := s.front.Serve(front)
+		c.Log.Info("router accepts no more requests", "drain_timeout", c.DrainTimeout)
+		return named("listen", err)
+	})
+	if side != nil {
+		work.Go(func() error { return named("admin", s.side.Serve(side)) })
+	}
+	work.Go(func() error {
+		defer end()
+		select {
+		case <-ctx.Done():
+		case <-parts.Done(): // one of them failed
+		}
+		s.drain(c.DrainTimeout)
+		return nil
+	})
+	s.announce(&c, front, side)
+	return work.Wait()
+}
+
+// named adds to a part's error whose it is. Being told to end is none.
+func named(part string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", part, err)
+}
+
+// listen opens the address that key configures.
+func listen(key, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s: %s is in use by another process; stop it or choose another address", key, address)
+	case err != nil:
+		return nil, fmt.Errorf("%s: can't listen on %q (want host:port): %w", key, address, cmp.Or(errors.Unwrap(err), err))
+	}
+	return l, nil
+}
+
+// servers are the two listeners' HTTP servers.
+type servers struct {
+	front, side *http.Server
+	admin       *admin.Admin
+	stop        context.CancelCauseFunc // ends the requests in flight
+	log         *slog.Logger
+}
+
+func newServers(c *Config, choke *route.Router) *servers {
+	s := &servers{admin: admin.New(choke.Status, c.Metrics), log: c.Log}
+	var base context.Context
+	base, s.stop = context.WithCancelCause(context.Background())
+	s.front = newServer(gateway.New(c.Gateway, choke, c.Log, c.Metrics), c.Log)
+	s.front.BaseContext = func(net.Listener) context.Context { return base }
+	s.side = newServer(s.admin, c.Log)
+	return s
+}
+
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// announce says where the router listens.
+func (s *servers) announce(c *Config, front, side net.Listener) {
+	at := Addresses{Listen: front.Addr()}
+	line := []any{"listen", at.Listen.String(), "policy", c.Route.Policy, "mode", c.Route.Mode}
+	if side != nil {
+		at.Admin = side.Addr()
+		line = append(line, "admin", at.Admin.String())
+		if tcp, ok := at.Admin.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+			s.log.Warn("the admin listener can be reached from other machines and asks nobody for a password", "admin", at.Admin.String())
+		}
+	}
+	s.log.Info("router serves", line...)
+	if c.Ready != nil {
+		c.Ready(at)
+	}
+}
+
+// drain ends both servers: the front door when its requests have ended, or
+// timeout has passed, then the second listener, which shows the draining.
+func (s *servers) drain(timeout time.Duration) {
+	s.admin.Drain()
+	if !shutDown(s.front, timeout) {
+		s.log.Warn("requests in flight are cut off", "drain_timeout", timeout)
+		s.stop(gateway.ErrStopping)
+		shutDown(s.front, endTimeout)
+		s.front.Close()
+	}
+	s.stop(nil)
+	s.side.Close()
+	s.log.Info("router ends")
+}
+
+// shutDown reports whether all requests ended within the time.
+func shutDown(s *http.Server, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return s.Shutdown(ctx) == nil
+}

@@ -1,0 +1,276 @@
+package router_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/router"
+	"github.com/spillway-llm/spillway/router/gateway"
+	"github.com/spillway-llm/spillway/router/pool"
+	"github.com/spillway-llm/spillway/router/route"
+)
+
+const (
+	body  = `{"model":"qwen","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+	token = `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n\n"
+	ended = `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+)
+
+// rows is a recorder.
+type rows struct {
+	decisions chan feature.Decision
+	outcomes  chan feature.Outcome
+}
+
+func (r rows) RecordDecision(d feature.Decision) { r.decisions <- d }
+func (r rows) RecordOutcome(o feature.Outcome)   { r.outcomes <- o }
+
+// engine is an endpoint whose answers begin with a token and end when finish
+// is closed. scrapes gets one value for every scrape.
+type engine struct {
+	*httptest.Server
+	finish  chan struct{}
+	scrapes chan struct{}
+}
+
+func newEngine(t *testing.T) *engine {
+	e := &engine{finish: make(chan struct{}), scrapes: make(chan struct{}, 100)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.5\n")
+		select {
+		case e.scrapes <- struct{}{}:
+		default:
+		}
+	})
+	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, token)
+		w.(http.Flusher).Flush()
+		select {
+		case <-e.finish:
+			io.WriteString(w, ended)
+		case <-r.Context().Done():
+		}
+	})
+	e.Server = httptest.NewServer(mux)
+	t.Cleanup(e.Close)
+	return e
+}
+
+type running struct {
+	at    router.Addresses
+	rows  rows
+	stop  context.CancelFunc
+	ended chan error
+
+	closed chan struct{} // when the front door closed
+}
+
+// watch is a log that waits for the line saying that the front door closed.
+type watch struct {
+	slog.Handler
+	closed chan struct{}
+}
+
+func (w watch) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w watch) Handle(_ context.Context, line slog.Record) error {
+	if line.Message == "router accepts no more requests" {
+		close(w.closed)
+	}
+	return nil
+}
+
+func config(urls ...string) router.Config {
+	c := router.Config{
+		Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", DrainTimeout: router.DefaultDrainTimeout,
+		Route: route.Defaults(), Gateway: gateway.Defaults(),
+		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+	}
+	c.Pool.Interval = 5 * time.Millisecond
+	for i, u := range urls {
+		c.Pool.Endpoints = append(c.Pool.Endpoints, pool.Endpoint{ID: fmt.Sprintf("e%d", i+1), URL: u, LLMs: []string{"qwen"}})
+	}
+	c.Route.Name, c.Route.DefaultProfile = "test", physics.Profiles()[0]
+	return c
+}
+
+// start runs a router until the test, or stop, ends it.
+func start(t *testing.T, c router.Config) *running {
+	t.Helper()
+	r := &running{rows: rows{make(chan feature.Decision, 10), make(chan feature.Outcome, 10)}, ended: make(chan error, 1), closed: make(chan struct{})}
+	c.Log = slog.New(watch{slog.DiscardHandler, r.closed})
+	ready := make(chan router.Addresses, 1)
+	c.Recorder, c.Ready = r.rows, func(at router.Addresses) { ready <- at }
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		r.ended <- router.Run(ctx, c)
+	}()
+	t.Cleanup(func() { stop(); <-finished })
+	select {
+	case r.at = <-ready:
+	case err := <-r.ended:
+		t.Fatalf("the router did not start: %v", err)
+	}
+	return r
+}
+
+func (r *running) post(t *testing.T) *http.Response {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	a, err := client.Post("http://"+r.at.Listen.String()+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Body.Close() })
+	return a
+}
+
+func (r *running) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	a, err := client.Get("http://" + r.at.Admin.String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.StatusCode, string(b)
+}
+
+func TestRequestFromDoorToRows(t *testing.T) {
+	e := newEngine(t)
+	close(e.finish)
+	r := start(t, config(e.URL))
+	<-e.scrapes
+	<-e.scrapes // what the first one said is published by now
+	a := r.post(t)
+	got, err := io.ReadAll(a.Body)
+	if err != nil || a.StatusCode != 200 || string(got) != token+ended {
+		t.Fatalf("%v, %d, %q", err, a.StatusCode, got)
+	}
+	d, o := <-r.rows.decisions, <-r.rows.outcomes
+	if d.ID != o.Decision || d.Chosen != "e1" || d.LLM != "qwen" || o.Status != feature.OK || !(o.TTFT > 0) {
+		t.Errorf("decision %+v\noutcome %+v", d, o)
+	}
+	if !strings.HasPrefix(a.Header.Get("X-Spillway-Decision"), d.ID.String()+"; ") {
+		t.Errorf("header %q, decision %v", a.Header.Get("X-Spillway-Decision"), d.ID)
+	}
+	for path, want := range map[string]string{
+		"/readyz":      "1 of 1 endpoints",
+		"/healthz":     "ok",
+		"/":            "<td title=\"" + e.URL + "\">e1</td>",
+		"/status.json": `"e1"`,
+		"/metrics":     `spillway_router_requests_total{status="ok"} 1`,
+	} {
+		if status, body := r.get(t, path); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, lacks %q:\n%s", path, status, want, body)
+		}
+	}
+}
+
+func TestDrainLetsStreamsEnd(t *testing.T) {
+	e := newEngine(t)
+	r := start(t, config(e.URL))
+	a := r.post(t)
+	first := make([]byte, len(token))
+	if _, err := io.ReadFull(a.Body, first); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	<-r.closed
+	if conn, err := net.Dial("tcp", r.at.Listen.String()); err == nil {
+		conn.Close()
+		t.Error("a router that drains accepts connections")
+	}
+	if status, body := r.get(t, "/readyz"); status != 503 || !strings.Contains(body, "draining") {
+		t.Errorf("/readyz: %d %q", status, body)
+	}
+	close(e.finish)
+	if rest, err := io.ReadAll(a.Body); err != nil || string(rest) != ended {
+		t.Errorf("the stream was cut off: %v, %q", err, rest)
+	}
+	if err := <-r.ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if o := <-r.rows.outcomes; o.Status != feature.OK {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+func TestDrainTakesNoLongerThanItMay(t *testing.T) {
+	e := newEngine(t) // never finishes
+	c := config(e.URL)
+	c.DrainTimeout = 20 * time.Millisecond
+	r := start(t, c)
+	a := r.post(t)
+	first := make([]byte, len(token))
+	if _, err := io.ReadFull(a.Body, first); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := <-r.ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if _, err := io.ReadAll(a.Body); err == nil {
+		t.Error("half an answer ended as if it were whole")
+	}
+	if o := <-r.rows.outcomes; o.Status != feature.Lost || !(o.TTFT > 0) {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+func TestMistakesAreOneSentence(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, c := range map[string]struct {
+		change func(*router.Config)
+		want   string
+	}{
+		"port in use":       {func(c *router.Config) { c.Listen = taken.Addr().String() }, "listen: " + taken.Addr().String() + " is in use by another process"},
+		"admin port in use": {func(c *router.Config) { c.Admin = taken.Addr().String() }, "admin: " + taken.Addr().String() + " is in use by another process"},
+		"no port":           {func(c *router.Config) { c.Listen = "127.0.0.1" }, `listen: can't listen on "127.0.0.1" (want host:port)`},
+		"no address":        {func(c *router.Config) { c.Listen = "" }, "listen: is empty"},
+		"drain":             {func(c *router.Config) { c.DrainTimeout = -1 }, "drain_timeout: "},
+		"gateway":           {func(c *router.Config) { c.Gateway.MaxBody = 0 }, "max_body_bytes: 0; it must be positive"},
+		"timeout":           {func(c *router.Config) { c.Gateway.Timeouts.Idle = 0 }, "idle_timeout: 0s; it must be positive"},
+		"route":             {func(c *router.Config) { c.Route.Policy = "best" }, "policy: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := config()
+			config.Recorder = rows{}
+			c.change(&config)
+			err := router.Run(t.Context(), config)
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if errors.Is(err, context.Canceled) {
+				t.Error("the router ran")
+			}
+		})
+	}
+}
