@@ -2,8 +2,10 @@ package featurestore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 )
@@ -69,29 +71,45 @@ func (s *Store) write(ctx context.Context, decisions []feature.Decision, outcome
 	if len(decisions) == 0 && len(outcomes) == 0 {
 		return nil
 	}
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if len(decisions) > 0 {
-			rows := pgx.CopyFromSlice(len(decisions), func(i int) ([]any, error) {
-				return decisionValues(&decisions[i]), nil
-			})
-			if err := load(ctx, tx, stageDecisions, "staged_decisions", decisionColumns, rows, insertDecisions); err != nil {
-				return err
-			}
+	for {
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return insert(ctx, tx, decisions, outcomes) })
+		switch {
+		case err == nil:
+			return nil
+		case !partitionAppeared(err):
+			return failed("write decisions and outcomes", err)
 		}
-		if len(outcomes) > 0 {
-			rows := pgx.CopyFromSlice(len(outcomes), func(i int) ([]any, error) {
-				return outcomeValues(&outcomes[i]), nil
-			})
-			if err := load(ctx, tx, stageOutcomes, "staged_outcomes", outcomeColumns, rows, insertOutcomes); err != nil {
-				return err
-			}
+		// Once a new partition and row, so this ends.
+	}
+}
+
+func insert(ctx context.Context, tx pgx.Tx, decisions []feature.Decision, outcomes []feature.Outcome) error {
+	if len(decisions) > 0 {
+		rows := pgx.CopyFromSlice(len(decisions), func(i int) ([]any, error) {
+			return decisionValues(&decisions[i]), nil
+		})
+		if err := load(ctx, tx, stageDecisions, "staged_decisions", decisionColumns, rows, insertDecisions); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return failed("write decisions and outcomes", err)
+	}
+	if len(outcomes) > 0 {
+		rows := pgx.CopyFromSlice(len(outcomes), func(i int) ([]any, error) {
+			return outcomeValues(&outcomes[i]), nil
+		})
+		if err := load(ctx, tx, stageOutcomes, "staged_outcomes", outcomeColumns, rows, insertOutcomes); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// partitionAppeared reports whether a row was on its way to the default
+// partition when Maintain made the one it belongs to: the default one then
+// refuses it, and trying again finds the right one. The tables have no check
+// of their own that would give the same code.
+func partitionAppeared(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == "23514"
 }
 
 func load(ctx context.Context, tx pgx.Tx, stage, table string, columns []string, rows pgx.CopyFromSource, insert string) error {
