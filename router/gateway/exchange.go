@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -233,6 +234,7 @@ func (x *exchange) end(how feature.Status, now time.Time, err error) {
 		return
 	}
 	x.ended = true
+	unknown := feature.Unknown
 	e := route.End{
 		Status: how, HTTPStatus: x.status,
 		TTFT: feature.Seconds(unknown), TPOT: feature.Seconds(unknown), E2E: feature.Seconds(unknown),
@@ -246,9 +248,9 @@ func (x *exchange) end(how feature.Status, now time.Time, err error) {
 	}
 	x.ticket.End(e)
 	x.g.metrics.requests.WithLabelValues(string(how)).Inc()
-	if log := x.g.log; log.Enabled(x.r.Context(), levelRequest) {
-		log.Log(context.WithoutCancel(x.r.Context()), levelRequest, "request ended", "decision", x.ticket.Header(), "endpoint", x.ticket.Endpoint(),
-			"api", x.api.String(), "status", string(how), "http_status", x.status, "ttft", float64(e.TTFT), "e2e", float64(e.E2E), "error", err)
+	if x.g.log.Enabled(x.r.Context(), slog.LevelDebug) {
+		x.g.log.Debug("request ended", "decision", x.ticket.Header(), "endpoint", x.ticket.Endpoint(), "api", x.api.String(),
+			"status", string(how), "http_status", x.status, "ttft", float64(e.TTFT), "e2e", float64(e.E2E), "error", err)
 	}
 }
 

@@ -25,8 +25,8 @@ func TestRetryBeforeTheFirstByte(t *testing.T) {
 	for reason, first := range map[string]http.HandlerFunc{
 		"reset":       abort,
 		"connect":     nil,
-		"bad_gateway": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", 502) },
-		"unavailable": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", 503) },
+		"bad_gateway": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusBadGateway) },
+		"unavailable": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusServiceUnavailable) },
 		"reset, after headers": func(w http.ResponseWriter, r *http.Request) {
 			streamHeaders(w)
 			send(w, "")

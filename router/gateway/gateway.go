@@ -22,7 +22,8 @@
 //	lost              the router stopped, or failed itself
 //
 // Requests refused before a decision (400, 404, 408, 413, 415, 429, 503) are
-// counted by reason and have no outcome here.
+// counted by reason and have no outcome here. Protocol upgrades (WebSocket) are
+// not proxied.
 package gateway
 
 import (
@@ -36,7 +37,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/openai"
 	"github.com/spillway-llm/spillway/router/route"
 )
@@ -184,6 +184,3 @@ func served(path string) bool {
 	}
 	return true
 }
-
-// unknown is a latency or a count that was not seen.
-var unknown = feature.Unknown

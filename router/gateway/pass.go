@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -12,9 +11,6 @@ import (
 	"github.com/spillway-llm/spillway/internal/openai"
 	"github.com/spillway-llm/spillway/router/route"
 )
-
-// levelRequest is the level of what happens to a single request.
-const levelRequest = slog.LevelDebug
 
 // pass streams an answer to the client: each read is written, flushed and then
 // metered, at the time it was read.

@@ -19,7 +19,8 @@ import (
 // else goes by load, to the LLM its body names if it names one.
 func (x *exchange) begin(body []byte) error {
 	began := time.Now()
-	q := route.Query{MaxOutputTokens: -1, SLOTTFT: feature.Seconds(unknown), SLOTPOT: feature.Seconds(unknown)}
+	unset := feature.Seconds(feature.Unknown)
+	q := route.Query{MaxOutputTokens: -1, SLOTTFT: unset, SLOTPOT: unset}
 	if err := readHeaders(&q, x.r.Header); err != nil {
 		return err
 	}
