@@ -13,12 +13,20 @@ import (
 // encoding is the version of the bytes that Encode writes.
 const encoding = 1
 
-// maxCandidates bounds what Decode accepts.
-const maxCandidates = 100_000
+// maxCandidates and maxName bound what Decode accepts.
+const (
+	maxCandidates = 100_000
+	maxName       = 256
+)
+
+// minCandidate is the fewest bytes a candidate takes: one for each number, and
+// for its standing, two flags and two histograms.
+var minCandidate = uint64(len(candidateOf(&Candidate{})) + 5)
 
 // Encode appends what Decide reads of in, except the seed and the endpoint and
 // class names, which have columns of their own. Numbers keep every bit; small
-// whole ones take a byte or two.
+// whole ones take a byte or two. The residual and the correction of a candidate
+// without a forecast are not read and not written.
 func Encode(dst []byte, in *Input) []byte {
 	e := encoder{append(dst, encoding)}
 	e.text(in.Policy)
@@ -32,7 +40,7 @@ func Encode(dst []byte, in *Input) []byte {
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
 		e.b = append(e.b, byte(c.Standing))
-		same := i > 0 && c.Coefficients == last
+		same := i > 0 && identical(&c.Coefficients, &last)
 		e.flag(same)
 		if !same {
 			e.numbers(coefficientsOf(&c.Coefficients)...)
@@ -65,14 +73,17 @@ func Decode(b []byte) (*Input, error) {
 	d.numbers(settingsOf(&in.Settings)...)
 	d.numbers(requestOf(&in.Request)...)
 	n := d.uvarint()
-	if n > maxCandidates || n > uint64(len(d.b)) {
+	if d.err == nil && (n > maxCandidates || n > uint64(len(d.b))/minCandidate) {
 		return nil, fmt.Errorf("decision state claims %d candidates in %d bytes", n, len(b))
 	}
 	in.Candidates = make([]Candidate, n)
 	var last physics.Coefficients
 	for i := range in.Candidates {
+		if d.err != nil {
+			break
+		}
 		c := &in.Candidates[i]
-		c.Standing = Standing(d.byte())
+		c.Standing = d.standing()
 		if !d.flag() {
 			d.numbers(coefficientsOf(&last)...)
 		}
@@ -151,6 +162,18 @@ func residualOf(r *feature.Residual) []*float64 {
 	return []*float64{&r.TTFT.P50, &r.TTFT.P90, &r.TPOT.P50, &r.TPOT.P90}
 }
 
+// identical reports whether a and b are the same bits, where == would take -0
+// for 0.
+func identical(a, b *physics.Coefficients) bool {
+	x, y := coefficientsOf(a), coefficientsOf(b)
+	for i := range x {
+		if math.Float64bits(*x[i]) != math.Float64bits(*y[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 func seconds(s *feature.Seconds) *float64 { return (*float64)(s) }
 
 type encoder struct{ b []byte }
@@ -189,13 +212,13 @@ func (e *encoder) number(v float64) {
 func (e *encoder) histogram(h *[feature.RemainingBuckets]float64) {
 	var set uint64
 	for i, v := range h {
-		if v != 0 {
+		if math.Float64bits(v) != 0 { // -0 is written
 			set |= 1 << i
 		}
 	}
 	e.b = binary.AppendUvarint(e.b, set)
-	for _, v := range h {
-		if v != 0 {
+	for i, v := range h {
+		if set&(1<<i) != 0 {
 			e.number(v)
 		}
 	}
@@ -203,14 +226,22 @@ func (e *encoder) histogram(h *[feature.RemainingBuckets]float64) {
 
 var errShort = errors.New("the bytes end too early")
 
+// decoder reads b from the front. After the first error it reads zeros.
 type decoder struct {
 	b   []byte
 	err error
 }
 
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	d.b = nil
+}
+
 func (d *decoder) byte() byte {
-	if d.err != nil || len(d.b) == 0 {
-		d.fail()
+	if len(d.b) == 0 {
+		d.fail(errShort)
 		return 0
 	}
 	v := d.b[0]
@@ -218,19 +249,30 @@ func (d *decoder) byte() byte {
 	return v
 }
 
-func (d *decoder) fail() {
-	if d.err == nil {
-		d.err = errShort
+func (d *decoder) flag() bool {
+	v := d.byte()
+	if v > 1 {
+		d.fail(fmt.Errorf("a flag is %d, want 0 or 1", v))
 	}
-	d.b = nil
+	return v == 1
 }
 
-func (d *decoder) flag() bool { return d.byte() != 0 }
+func (d *decoder) standing() Standing {
+	s := Standing(d.byte())
+	if s > Barred {
+		d.fail(fmt.Errorf("a standing is %d, want at most %d", s, Barred))
+	}
+	return s
+}
 
 func (d *decoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.fail()
+	if n == 0 {
+		d.fail(errShort)
+		return 0
+	}
+	if n < 0 {
+		d.fail(errors.New("a whole number exceeds 64 bits"))
 		return 0
 	}
 	d.b = d.b[n:]
@@ -239,8 +281,12 @@ func (d *decoder) uvarint() uint64 {
 
 func (d *decoder) text() string {
 	n := d.uvarint()
-	if n > uint64(len(d.b)) || n > 256 {
-		d.fail()
+	if n > maxName {
+		d.fail(fmt.Errorf("a name has %d bytes, want at most %d", n, maxName))
+		return ""
+	}
+	if n > uint64(len(d.b)) {
+		d.fail(errShort)
 		return ""
 	}
 	s := string(d.b[:n])
@@ -259,8 +305,12 @@ func (d *decoder) number() float64 {
 	if v&1 == 0 {
 		return float64(v >> 1)
 	}
+	if v != 1 {
+		d.fail(fmt.Errorf("a number begins with %d, want 1 or twice a whole number", v))
+		return 0
+	}
 	if len(d.b) < 8 {
-		d.fail()
+		d.fail(errShort)
 		return 0
 	}
 	f := math.Float64frombits(binary.LittleEndian.Uint64(d.b))
@@ -271,7 +321,7 @@ func (d *decoder) number() float64 {
 func (d *decoder) histogram(h *[feature.RemainingBuckets]float64) {
 	set := d.uvarint()
 	if set >= 1<<feature.RemainingBuckets {
-		d.fail()
+		d.fail(fmt.Errorf("a histogram has buckets %#x, want %d of them", set, feature.RemainingBuckets))
 		return
 	}
 	for i := range h {
