@@ -65,6 +65,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
+	config.AfterConnect = registerFloatArrays
 	if o.MaxConns > 0 {
 		config.MaxConns = o.MaxConns
 	}

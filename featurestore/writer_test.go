@@ -402,3 +402,18 @@ func TestNewWriterErrors(t *testing.T) {
 		t.Errorf("not one line: %q", got)
 	}
 }
+
+// Recording is on the way of every request: it costs the row's own place and
+// nothing that grows with the candidates.
+func TestRecordAllocates(t *testing.T) {
+	w, err := featurestore.NewWriter(open(t, nowhere), featurestore.WriterConfig{SpoolDir: t.TempDir(), QueueSize: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := newSource()
+	d := featurestoretest.Decision(src.rng, noon, "qwen", 200)
+	o := featurestoretest.Outcome(src.rng, d)
+	if n := testing.AllocsPerRun(1000, func() { w.RecordDecision(d); w.RecordOutcome(o) }); n > 2 {
+		t.Errorf("%v allocations for a decision and an outcome, want at most 2", n)
+	}
+}
