@@ -109,6 +109,26 @@ func TestEveryNumberIsWritten(t *testing.T) {
 	}
 }
 
+// Coefficients are written once for neighbours that share them, bit for bit.
+func TestCoefficientsAreShared(t *testing.T) {
+	in := input(policy.TokenLoad, idles(6)...)
+	zeros := []float64{0, 0, math.Copysign(0, -1), math.Copysign(0, -1), 0, math.NaN()}
+	for i := range in.Candidates {
+		in.Candidates[i].Coefficients.C = zeros[i]
+	}
+	got, err := policy.Replay(stored(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(in, got, bitEqual); diff != "" {
+		t.Errorf("input (-decided +replayed):\n%s", diff)
+	}
+	one, two := policy.Encode(nil, input(policy.TokenLoad, idles(1)...)), policy.Encode(nil, input(policy.TokenLoad, idles(2)...))
+	if more := len(two) - len(one); more > 45 {
+		t.Errorf("a second idle candidate of the class takes %d bytes more: its coefficients alone are 45", more)
+	}
+}
+
 func TestEncodeAppends(t *testing.T) {
 	in := input(policy.TokenLoad, idles(2)...)
 	plain := policy.Encode(nil, in)

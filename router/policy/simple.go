@@ -34,8 +34,8 @@ func leastRequest(in *Input, out *Choice) {
 }
 
 // powerOfTwo draws two endpoints and takes the one with fewer requests in
-// flight; a tie is a coin toss. An unknown number counts as more than any
-// other. The stated probability is over both draws.
+// flight, the first drawn when they tie. An unknown number counts as more than
+// any other. The stated probability is over both draws.
 func powerOfTwo(in *Input, out *Choice) {
 	n := len(out.eligible)
 	for _, i := range out.eligible {
@@ -51,7 +51,7 @@ func powerOfTwo(in *Input, out *Choice) {
 	}
 	a, b := out.eligible[first], out.eligible[second]
 	out.Index = a
-	if order := out.compare(a, b); order > 0 || order == 0 && out.rng.IntN(2) == 1 {
+	if out.compare(a, b) > 0 {
 		out.Index = b
 	}
 	out.Reason = Reason{Code: LeastLoad, Cost: out.Costs[out.Index]}
