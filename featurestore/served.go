@@ -13,19 +13,19 @@ import (
 
 // Pointer says which bundle an LLM is served with.
 type Pointer struct {
-	LLM         string        `json:"llm"`
-	Version     int64         `json:"version"`
-	ValidatedAt time.Time     `json:"validated_at"`
-	MaxAge      time.Duration `json:"max_age"` // the bundle is stale when ValidatedAt is longer ago
-	Reason      string        `json:"reason"`  // of the last change: published, rollback, or as Revalidate was told
+	LLM         string            `json:"llm"`
+	Version     int64             `json:"version"`
+	SHA256      [sha256.Size]byte `json:"-"` // of the bundle's bytes
+	ValidatedAt time.Time         `json:"validated_at"`
+	MaxAge      time.Duration     `json:"max_age"` // the bundle is stale when ValidatedAt is longer ago
+	Reason      string            `json:"reason"`  // of the last change: published, rollback, or as Revalidate was told
 }
 
 // Served is a pointer with the bundle it points to. The receiver checks the
 // checksum: the store hands out what it holds.
 type Served struct {
 	Pointer
-	Bytes  []byte
-	SHA256 [sha256.Size]byte
+	Bytes []byte
 }
 
 const selectServed = `
@@ -52,8 +52,9 @@ func (s *Store) Served(ctx context.Context, llm string) (Served, error) {
 }
 
 const selectPointers = `
-	SELECT llm, bundle, validated_at, max_age, reason
-	FROM served WHERE $1::text IS NULL OR llm = $1 ORDER BY llm`
+	SELECT s.llm, s.bundle, b.sha256, s.validated_at, s.max_age, s.reason
+	FROM served s JOIN bundles b ON b.version = s.bundle
+	WHERE $1::text IS NULL OR s.llm = $1 ORDER BY s.llm`
 
 // ServedPointer is Served without the bytes, cheap enough to poll.
 func (s *Store) ServedPointer(ctx context.Context, llm string) (Pointer, error) {
@@ -87,7 +88,9 @@ func (s *Store) pointers(ctx context.Context, llm *string) ([]Pointer, error) {
 func scanPointer(row pgx.CollectableRow) (Pointer, error) {
 	var p Pointer
 	var maxAge float64
-	err := row.Scan(&p.LLM, &p.Version, &p.ValidatedAt, &maxAge, &p.Reason)
+	var sum []byte
+	err := row.Scan(&p.LLM, &p.Version, &sum, &p.ValidatedAt, &maxAge, &p.Reason)
+	copy(p.SHA256[:], sum)
 	p.ValidatedAt, p.MaxAge = p.ValidatedAt.UTC(), seconds(maxAge)
 	return p, err
 }
@@ -160,8 +163,9 @@ func (s *Store) Rollback(ctx context.Context, llm string, version int64) error {
 }
 
 const selectHistory = `
-	SELECT llm, bundle, validated_at, max_age, reason
-	FROM served_history WHERE llm = $1 ORDER BY id DESC LIMIT $2`
+	SELECT h.llm, h.bundle, b.sha256, h.validated_at, h.max_age, h.reason
+	FROM served_history h JOIN bundles b ON b.version = h.bundle
+	WHERE h.llm = $1 ORDER BY h.id DESC LIMIT $2`
 
 // ServedHistory lists the last values of llm's pointer, newest first.
 func (s *Store) ServedHistory(ctx context.Context, llm string, limit int) ([]Pointer, error) {

@@ -16,6 +16,7 @@ type Config struct {
 
 	Window       time.Duration // how far back rows are taken
 	WindowRows   int           // newest rows used at most
+	HalfLife     time.Duration // age at which a row weighs half
 	HeldOutShare float64       // of the rows, the latest, that judge
 	MinHeldOut   int           // fewest rows with a TTFT that may judge
 	MinNewRows   int           // fewest rows since the last refit that make another worth while
@@ -41,6 +42,7 @@ func Defaults() Config {
 		Schedule:     "*/10 * * * *",
 		Window:       7 * 24 * time.Hour,
 		WindowRows:   200_000,
+		HalfLife:     24 * time.Hour,
 		HeldOutShare: 0.25,
 		MinHeldOut:   100,
 		MinNewRows:   50,
@@ -59,7 +61,8 @@ func (c *Config) Check() error {
 		key string
 		ok  bool
 	}{
-		{"window", c.Window > 0},
+		{"window: must be positive", c.Window > 0},
+		{"half_life: must be positive", c.HalfLife > 0},
 		{"window_rows: must be at least 100", c.WindowRows >= 100},
 		{"held_out_share: must be above 0 and at most 0.5", c.HeldOutShare > 0 && c.HeldOutShare <= 0.5},
 		{"min_held_out: must be at least 20", c.MinHeldOut >= 20},

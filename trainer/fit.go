@@ -33,12 +33,20 @@ func label(target bundle.Target, s *sample) float64 {
 
 // table is the rows of one head.
 type table struct {
-	x []float64 // row-major, feature.Width columns
-	y []float64
+	x      []float64 // row-major, feature.Width columns
+	y      []float64
+	weight []float64 // halves with every half-life of age
 }
 
-func tableOf(target bundle.Target, all []sample) table {
+// lightest is the least weight of a row: old rows fade, they don't vanish.
+const lightest = 1e-3
+
+func tableOf(target bundle.Target, all []sample, halfLife time.Duration) table {
 	var t table
+	var newest time.Time
+	if len(all) > 0 {
+		newest = all[len(all)-1].decided
+	}
 	for i := range all {
 		y := label(target, &all[i])
 		if y != y {
@@ -53,6 +61,8 @@ func tableOf(target bundle.Target, all []sample) table {
 		}
 		t.x = append(t.x, wide[:]...)
 		t.y = append(t.y, y)
+		age := newest.Sub(all[i].decided).Seconds() / halfLife.Seconds()
+		t.weight = append(t.weight, max(lightest, math.Exp2(-age)))
 	}
 	return t
 }
@@ -68,7 +78,7 @@ func (t *Trainer) fit(ctx context.Context, llm string, learn []sample, now time.
 		Support:      bundle.SupportOf(vectors(learn)),
 	}
 	for target := range bundle.Targets {
-		rows := tableOf(target, learn)
+		rows := tableOf(target, learn, t.config.HalfLife)
 		if len(rows.y) == 0 {
 			return nil, fmt.Errorf("no row has a value for %s", target)
 		}
@@ -92,14 +102,14 @@ func (t *Trainer) head(ctx context.Context, target bundle.Target, rows table) (*
 	if later := len(rows.y) - cut; later >= opts.MinLeafRows && cut >= 2*opts.MinLeafRows {
 		stop := opts
 		stop.EarlyStoppingRounds = stopRounds
-		stop.Validation = &gbdt.Data{FeatureNames: feature.Names(), X: rows.x[cut*feature.Width:], Y: rows.y[cut:]}
-		f, err := gbdt.Train(ctx, gbdt.Data{FeatureNames: feature.Names(), X: rows.x[:cut*feature.Width], Y: rows.y[:cut]}, stop)
+		stop.Validation = &gbdt.Data{FeatureNames: feature.Names(), X: rows.x[cut*feature.Width:], Y: rows.y[cut:], Weights: rows.weight[cut:]}
+		f, err := gbdt.Train(ctx, gbdt.Data{FeatureNames: feature.Names(), X: rows.x[:cut*feature.Width], Y: rows.y[:cut], Weights: rows.weight[:cut]}, stop)
 		if err != nil {
 			return nil, err
 		}
 		opts.Trees = min(opts.Trees, max(fewestTree, f.Trees()))
 	}
-	return gbdt.Train(ctx, gbdt.Data{FeatureNames: feature.Names(), X: rows.x, Y: rows.y}, opts)
+	return gbdt.Train(ctx, gbdt.Data{FeatureNames: feature.Names(), X: rows.x, Y: rows.y, Weights: rows.weight}, opts)
 }
 
 // clip is the range of residuals seen, its outermost half percents left out.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -37,7 +38,7 @@ func priorContender(learn, judge []sample) contender {
 	for target := range bundle.Targets {
 		shift := 0.0
 		if quantiles[target] != 0.5 {
-			y := tableOf(target, learn).y
+			y := labels(target, learn)
 			slices.Sort(y)
 			shift = quantile(y, quantiles[target])
 		}
@@ -52,7 +53,7 @@ func cartContender(learn, judge []sample, seed uint64) (contender, error) {
 	var c contender
 	for _, pair := range [][2]bundle.Target{{bundle.TTFTP50, bundle.TTFTP90}, {bundle.TPOTP50, bundle.TPOTP90}} {
 		target := pair[0]
-		rows := tableOf(target, learn)
+		rows := tableOf(target, learn, time.Hour)
 		prior := priors(target, learn)
 		y := make([]float64, len(rows.y))
 		for i := range y {
@@ -77,6 +78,17 @@ func cartContender(learn, judge []sample, seed uint64) (contender, error) {
 		}
 	}
 	return c, nil
+}
+
+// labels are the known labels of the samples.
+func labels(target bundle.Target, all []sample) []float64 {
+	var out []float64
+	for i := range all {
+		if y := label(target, &all[i]); y == y {
+			out = append(out, y)
+		}
+	}
+	return out
 }
 
 func logPrior(target bundle.Target, s *sample) float64 {

@@ -331,7 +331,7 @@ func (m *Memory) Served(ctx context.Context, llm string) (featurestore.Served, e
 		return featurestore.Served{}, err
 	}
 	b, err := m.Bundle(ctx, p.Version)
-	return featurestore.Served{Pointer: p, Bytes: b.Bytes, SHA256: b.SHA256}, err
+	return featurestore.Served{Pointer: p, Bytes: b.Bytes}, err
 }
 
 // ServedPointer does what the store's does.

@@ -308,8 +308,8 @@ func publish(t *testing.T, s Store) {
 	served, err := s.Served(ctx, "qwen")
 	must(t, err)
 	want := featurestore.Served{
-		Pointer: featurestore.Pointer{LLM: "qwen", Version: v1, ValidatedAt: served.ValidatedAt, MaxAge: 30 * time.Minute, Reason: "published"},
-		Bytes:   b.Bytes, SHA256: sha256.Sum256(b.Bytes),
+		Pointer: featurestore.Pointer{LLM: "qwen", Version: v1, SHA256: sha256.Sum256(b.Bytes), ValidatedAt: served.ValidatedAt, MaxAge: 30 * time.Minute, Reason: "published"},
+		Bytes:   b.Bytes,
 	}
 	if diff := cmp.Diff(want, served); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)

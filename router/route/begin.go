@@ -133,7 +133,7 @@ func (r *Router) observe(s *scratch, snap *pool.Snapshot, q *Query, chain []uint
 	blockTokens := float64(prefix.DefaultBlockBytes) * l.bytes.perByte
 	for i, e := range s.states {
 		known := r.endpoint(e)
-		profile := r.config.profile(e.Class)
+		profile := r.profile(e)
 		c := &s.input.Candidates[i]
 		*c = policy.Candidate{
 			Endpoint:     e.ID,

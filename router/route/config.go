@@ -8,6 +8,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/pool"
 )
 
 // Modes.
@@ -105,12 +106,30 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// profile is what is known of a class of endpoints.
-func (c *Config) profile(class string) *physics.Profile {
-	if p, ok := c.Profiles[class]; ok {
-		return &p
+// kind is what decides an endpoint's profile.
+type kind struct{ class, profile string }
+
+// profile is what is known of an endpoint's engine: that of its class, else
+// the built-in one its configuration names, else the default. Called under mu.
+func (r *Router) profile(e *pool.State) *physics.Profile {
+	k := kind{e.Class, e.Profile}
+	if p, ok := r.profiles[k]; ok {
+		return p
 	}
-	return &c.DefaultProfile
+	p, ok := r.config.Profiles[e.Class]
+	if !ok {
+		p = r.config.DefaultProfile
+		if e.Profile != "" {
+			named, err := physics.Named(e.Profile)
+			if err != nil {
+				r.log.Warn("using the default profile", "endpoint", e.ID, "error", err)
+			} else {
+				p = named
+			}
+		}
+	}
+	r.profiles[k] = &p
+	return &p
 }
 
 // profileLoad is the profile's part of a load, with what the endpoint itself

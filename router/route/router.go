@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/ledger"
 	"github.com/spillway-llm/spillway/router/policy"
@@ -59,6 +60,7 @@ type Router struct {
 	index     *prefix.Index
 	endpoints map[string]*endpoint
 	llms      map[string]*llm
+	profiles  map[kind]*physics.Profile
 	epoch     uint64
 	turn      uint64
 	changes   []Transition
@@ -81,6 +83,7 @@ func New(config Config, endpoints Pool, forecaster Forecaster, recorder Recorder
 		index:      prefix.New(prefix.Config{TokensPerByte: config.TokensPerByte, CapacityTokens: float64(config.DefaultProfile.KVCapacityTokens)}),
 		endpoints:  map[string]*endpoint{},
 		llms:       map[string]*llm{},
+		profiles:   map[kind]*physics.Profile{},
 	}
 	r.scratch.New = func() any { return &scratch{} }
 	return r, nil
@@ -112,7 +115,7 @@ func (r *Router) tick(now time.Time) {
 	r.sync(snap)
 	for i := range snap.Endpoints {
 		s := &snap.Endpoints[i]
-		r.observeSpeed(now, s.ScrapedAt, r.endpoint(s), r.config.profile(s.Class))
+		r.observeSpeed(now, s.ScrapedAt, r.endpoint(s), r.profile(s))
 		for _, name := range s.LLMs {
 			r.llm(name, now)
 		}

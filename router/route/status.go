@@ -16,57 +16,65 @@ const (
 
 // Status is what a person wants to see of a router.
 type Status struct {
-	Router    string
-	LLMs      []LLMStatus
-	Endpoints []EndpointStatus
-	Changes   []Transition // oldest first
-	Recent    []Recent     // oldest first
+	Router    string           `json:"router"`
+	LLMs      []LLMStatus      `json:"llms"`
+	Endpoints []EndpointStatus `json:"endpoints"`
+	Changes   []Transition     `json:"changes"` // oldest first
+	Recent    []Recent         `json:"recent"`  // oldest first
 }
 
 // LLMStatus is the forecast state of one LLM.
 type LLMStatus struct {
-	LLM       string
-	State     string
-	Reason    string
-	Since     time.Time
-	Policy    string // configured
-	Fallback  string // that decides now when forecasts may not
-	Bundle    int64  // that answered last
-	Decisions uint64
-	Forecasts uint64 // decisions that forecasts decided
+	LLM       string    `json:"llm"`
+	State     string    `json:"state"`
+	Reason    string    `json:"reason"`
+	Since     time.Time `json:"since"`
+	Policy    string    `json:"policy"`   // configured
+	Fallback  string    `json:"fallback"` // that decides now when forecasts may not
+	Bundle    int64     `json:"bundle"`   // that answered last
+	Decisions uint64    `json:"decisions"`
+	Forecasts uint64    `json:"forecasts"` // decisions that forecasts decided
 }
 
 // EndpointStatus is one endpoint as the router sees it.
 type EndpointStatus struct {
-	ID, URL, Class    string
-	Healthy, Draining bool
-	Age               feature.Seconds // of the scraped numbers
-	Waiting, Running  feature.Number
-	KVUsed            feature.Number // fraction
-	InFlight          float64        // requests of this router
-	PrefillTokens     float64        // of those without a first token
-	SpeedFactor       float64        // how many times slower than its class
-	Chosen            uint64
+	ID            string          `json:"id"`
+	URL           string          `json:"url"`
+	Class         string          `json:"class"`
+	Healthy       bool            `json:"healthy"`
+	Draining      bool            `json:"draining"`
+	Age           feature.Seconds `json:"age"` // of the scraped numbers
+	Waiting       feature.Number  `json:"waiting"`
+	Running       feature.Number  `json:"running"`
+	KVUsed        feature.Number  `json:"kv_used"`        // fraction
+	InFlight      float64         `json:"in_flight"`      // requests of this router
+	PrefillTokens float64         `json:"prefill_tokens"` // of those without a first token
+	SpeedFactor   float64         `json:"speed_factor"`   // how many times slower than its class
+	Chosen        uint64          `json:"chosen"`
 }
 
 // Transition is one change of an LLM's forecast state.
 type Transition struct {
-	At                    time.Time
-	LLM, From, To, Reason string
+	At     time.Time `json:"at"`
+	LLM    string    `json:"llm"`
+	From   string    `json:"from"`
+	To     string    `json:"to"`
+	Reason string    `json:"reason"`
 }
 
 // Recent is a request that ended not long ago: forecast beside actual.
 type Recent struct {
-	ID             string
-	At             time.Time
-	LLM            string
-	Endpoint       string
-	Policy, Reason string
-	ForecastTTFT   feature.Seconds
-	ActualTTFT     feature.Seconds
-	ForecastTPOT   feature.Seconds
-	ActualTPOT     feature.Seconds
-	Status         string
+	ID           string          `json:"id"`
+	At           time.Time       `json:"at"`
+	LLM          string          `json:"llm"`
+	Endpoint     string          `json:"endpoint"`
+	Policy       string          `json:"policy"`
+	Reason       string          `json:"reason"`
+	ForecastTTFT feature.Seconds `json:"forecast_ttft"`
+	ActualTTFT   feature.Seconds `json:"actual_ttft"`
+	ForecastTPOT feature.Seconds `json:"forecast_tpot"`
+	ActualTPOT   feature.Seconds `json:"actual_tpot"`
+	Status       string          `json:"status"`
 }
 
 // Status describes the router as it is now.

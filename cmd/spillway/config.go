@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/internal/telemetry"
+	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/pool"
+	"github.com/spillway-llm/spillway/router/route"
+	"github.com/spillway-llm/spillway/trainer"
+)
+
+// Config is the configuration file: one for all processes, each reads its own
+// part. Every key may be left out. Secrets come from the environment alone:
+// DATABASE_URL.
+type Config struct {
+	Log       LogConfig         `yaml:"log"`
+	Profile   string            `yaml:"profile"` // engine profile of classes not listed
+	Classes   map[string]string `yaml:"classes"` // engine profile of each endpoint class
+	Store     StoreConfig       `yaml:"store"`
+	Router    RouterConfig      `yaml:"router"`
+	Predictor PredictorConfig   `yaml:"predictor"`
+	Trainer   TrainerConfig     `yaml:"trainer"`
+}
+
+// LogConfig says what is logged, to standard error.
+type LogConfig struct {
+	Level  string `yaml:"level"`  // debug, info, warn or error
+	Format string `yaml:"format"` // text or json
+}
+
+// StoreConfig says where rows are kept.
+type StoreConfig struct {
+	DataDir    string        `yaml:"data_dir"`    // of a private Postgres, used when DATABASE_URL is not set
+	SpoolDir   string        `yaml:"spool_dir"`   // where rows wait while the database is away
+	SpoolBytes int64         `yaml:"spool_bytes"` // most bytes of them; the oldest go first
+	ListenURL  string        `yaml:"listen_url"`  // for LISTEN, where DATABASE_URL goes through a pooler
+	Retention  time.Duration `yaml:"retention"`   // rows older than this are dropped, by day
+	Ahead      time.Duration `yaml:"ahead"`       // how far ahead day partitions are made
+}
+
+// RouterConfig configures the router.
+type RouterConfig struct {
+	Name          string          `yaml:"name"`   // of this instance in every row; the host name by default
+	Listen        string          `yaml:"listen"` // OpenAI-compatible front door
+	Admin         string          `yaml:"admin"`  // metrics, health, pprof, status page
+	Mode          string          `yaml:"mode"`
+	Policy        string          `yaml:"policy"`
+	Fallback      string          `yaml:"fallback"`
+	Settings      policy.Settings `yaml:"settings"`
+	Forecast      ForecastConfig  `yaml:"forecast"`
+	Scrape        ScrapeConfig    `yaml:"scrape"`
+	Endpoints     []pool.Endpoint `yaml:"endpoints"`
+	EndpointsFile string          `yaml:"endpoints_file"` // watched
+	MaxBodyBytes  int64           `yaml:"max_body_bytes"`
+	AskUsage      bool            `yaml:"ask_usage"` // ask engines for usage and strip it again
+	FirstByte     time.Duration   `yaml:"first_byte_timeout"`
+	Idle          time.Duration   `yaml:"idle_timeout"`
+	Drain         time.Duration   `yaml:"drain_timeout"`
+	CompleteUpTo  int             `yaml:"complete_up_to"`  // rows hold every candidate up to this many
+	CompleteShare float64         `yaml:"complete_share"`  // and this share of larger ones
+	TokensPerByte float64         `yaml:"tokens_per_byte"` // of prompt text, until learned
+}
+
+// ForecastConfig says how the router asks the predictor.
+type ForecastConfig struct {
+	Address       string        `yaml:"address"` // unix:///path or host:port
+	Deadline      time.Duration `yaml:"deadline"`
+	Candidates    int           `yaml:"candidates"` // forecast at most; 0 means all
+	ProbeInterval time.Duration `yaml:"probe_interval"`
+	ReturnHold    time.Duration `yaml:"return_hold"`
+}
+
+// ScrapeConfig says how endpoints are asked for their metrics.
+type ScrapeConfig struct {
+	Interval time.Duration `yaml:"interval"`
+	Timeout  time.Duration `yaml:"timeout"`
+	MaxAge   time.Duration `yaml:"max_age"` // older numbers are not compared with fresh ones
+}
+
+// PredictorConfig configures the predictor.
+type PredictorConfig struct {
+	Listen       string        `yaml:"listen"` // unix:///path or host:port
+	Admin        string        `yaml:"admin"`
+	PollInterval time.Duration `yaml:"poll_interval"`
+	Evaluator    string        `yaml:"evaluator"` // leaves or flat
+}
+
+// TrainerConfig configures the trainer.
+type TrainerConfig struct {
+	Schedule     string        `yaml:"schedule"`
+	Admin        string        `yaml:"admin"`
+	Window       time.Duration `yaml:"window"`
+	WindowRows   int           `yaml:"window_rows"`
+	HalfLife     time.Duration `yaml:"half_life"` // age at which a row weighs half
+	HeldOutShare float64       `yaml:"held_out_share"`
+	MinHeldOut   int           `yaml:"min_held_out"`
+	MinNewRows   int           `yaml:"min_new_rows"`
+	QuietMost    time.Duration `yaml:"quiet_most"`
+	Trees        int           `yaml:"trees"`
+	Leaves       int           `yaml:"leaves"`
+	LearningRate float64       `yaml:"learning_rate"`
+	Threads      int           `yaml:"threads"`
+	Seed         uint64        `yaml:"seed"`
+}
+
+const defaultProfile = "qwen3-32b-h100-tp2-routing"
+
+// defaultConfig is what holds where the file says nothing.
+func defaultConfig() Config {
+	r := route.Defaults()
+	t := trainer.Defaults()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "router"
+	}
+	return Config{
+		Log:     LogConfig{Level: "info", Format: "text"},
+		Profile: defaultProfile,
+		Store: StoreConfig{
+			DataDir: ".spillway/postgres", SpoolDir: ".spillway/spool", SpoolBytes: 256 << 20,
+			Retention: 30 * 24 * time.Hour, Ahead: 3 * 24 * time.Hour,
+		},
+		Router: RouterConfig{
+			Name: host, Listen: "127.0.0.1:8080", Admin: "127.0.0.1:8081",
+			Mode: r.Mode, Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
+			Forecast: ForecastConfig{
+				Address: "unix:///tmp/spillway-predictor.sock", Deadline: r.ForecastDeadline, Candidates: r.ForecastCandidates,
+				ProbeInterval: r.ProbeInterval, ReturnHold: r.Limits.ReturnHold,
+			},
+			Scrape:       ScrapeConfig{Interval: time.Second, Timeout: 3 * time.Second, MaxAge: r.ScrapeMaxAge},
+			MaxBodyBytes: 64 << 20, AskUsage: true,
+			FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Drain: 30 * time.Second,
+			CompleteUpTo: r.CompleteUpTo, CompleteShare: r.CompleteShare, TokensPerByte: r.TokensPerByte,
+		},
+		Predictor: PredictorConfig{Listen: "unix:///tmp/spillway-predictor.sock", Admin: "127.0.0.1:8082", PollInterval: 5 * time.Second, Evaluator: "leaves"},
+		Trainer: TrainerConfig{
+			Schedule: t.Schedule, Admin: "127.0.0.1:8083", Window: t.Window, WindowRows: t.WindowRows, HalfLife: t.HalfLife,
+			HeldOutShare: t.HeldOutShare, MinHeldOut: t.MinHeldOut, MinNewRows: t.MinNewRows, QuietMost: t.QuietMost,
+			Trees: t.Fit.Trees, Leaves: t.Fit.Leaves, LearningRate: t.Fit.LearningRate, Threads: t.Fit.Threads, Seed: t.Seed,
+		},
+	}
+}
+
+// parseConfig reads a configuration over the defaults. Its errors name the key.
+func parseConfig(data []byte) (Config, error) {
+	c := defaultConfig()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return c, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := unknownKey(&doc, reflect.TypeFor[Config](), ""); err != nil {
+		return c, err
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, errors.New(strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
+	}
+	return c, c.check()
+}
+
+// check reports the first value that can't work, by its key.
+func (c *Config) check() error {
+	if _, err := telemetry.NewLogger(io.Discard, c.Log.Level, c.Log.Format); err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	routeConfig, err := c.route()
+	if err != nil {
+		return err
+	}
+	if err := routeConfig.Check(); err != nil {
+		return fmt.Errorf("router.%w", err)
+	}
+	trainerConfig, err := c.trainer()
+	if err != nil {
+		return err
+	}
+	if err := trainerConfig.Check(); err != nil {
+		return fmt.Errorf("trainer.%w", err)
+	}
+	interval, err := trainerConfig.Interval(time.Now())
+	if err != nil {
+		return fmt.Errorf("trainer.%w", err)
+	}
+	for _, x := range []struct {
+		wrong string
+		ok    bool
+	}{
+		{"store.spool_bytes: must be at least 1048576", c.Store.SpoolBytes >= 1<<20},
+		{"store.retention: must be at least 24h", c.Store.Retention >= 24*time.Hour},
+		{"store.ahead: must not be negative", c.Store.Ahead >= 0},
+		{"router.max_body_bytes: must be positive", c.Router.MaxBodyBytes > 0},
+		{"router.first_byte_timeout: must be positive", c.Router.FirstByte > 0},
+		{"router.idle_timeout: must be positive", c.Router.Idle > 0},
+		{"router.drain_timeout: must not be negative", c.Router.Drain >= 0},
+		{"router.scrape.interval: must be positive", c.Router.Scrape.Interval > 0},
+		{"router.scrape.timeout: must be positive", c.Router.Scrape.Timeout > 0},
+		{"router.scrape.max_age: must be at least 2 scrape intervals, or every endpoint is dated", c.Router.Scrape.MaxAge >= 2*c.Router.Scrape.Interval},
+		{"router.forecast.address: is empty; want unix:///path or host:port", c.Router.Forecast.Address != "" || c.Router.Policy != policy.Predicted},
+		{"predictor.listen: is empty; want unix:///path or host:port", c.Predictor.Listen != ""},
+		{"predictor.poll_interval: must be positive", c.Predictor.PollInterval > 0},
+		{`predictor.evaluator: want "leaves" or "flat"`, c.Predictor.Evaluator == "leaves" || c.Predictor.Evaluator == "flat"},
+		{"trainer.schedule: refits must be at least 5 s apart", interval >= 5*time.Second},
+	} {
+		if !x.ok {
+			return errors.New(x.wrong)
+		}
+	}
+	return nil
+}
+
+// profiles resolves the engine profiles.
+func (c *Config) profiles() (byClass map[string]physics.Profile, other physics.Profile, err error) {
+	if other, err = physics.Named(c.Profile); err != nil {
+		return nil, other, fmt.Errorf("profile: %w", err)
+	}
+	byClass = map[string]physics.Profile{}
+	for class, name := range c.Classes {
+		if byClass[class], err = physics.Named(name); err != nil {
+			return nil, other, fmt.Errorf("classes.%s: %w", class, err)
+		}
+	}
+	return byClass, other, nil
+}
+
+// route is the router's configuration as package route wants it.
+func (c *Config) route() (route.Config, error) {
+	byClass, other, err := c.profiles()
+	r := route.Defaults()
+	r.Name, r.Mode, r.Policy, r.Fallback, r.Settings = c.Router.Name, c.Router.Mode, c.Router.Policy, c.Router.Fallback, c.Router.Settings
+	r.ForecastDeadline, r.ForecastCandidates = c.Router.Forecast.Deadline, c.Router.Forecast.Candidates
+	r.ProbeInterval, r.Limits.ReturnHold = c.Router.Forecast.ProbeInterval, c.Router.Forecast.ReturnHold
+	r.ScrapeMaxAge = c.Router.Scrape.MaxAge
+	r.Profiles, r.DefaultProfile = byClass, other
+	r.CompleteUpTo, r.CompleteShare, r.TokensPerByte = c.Router.CompleteUpTo, c.Router.CompleteShare, c.Router.TokensPerByte
+	return r, err
+}
+
+// trainer is the trainer's configuration as package trainer wants it.
+func (c *Config) trainer() (trainer.Config, error) {
+	byClass, other, err := c.profiles()
+	t := trainer.Defaults()
+	t.Schedule, t.Window, t.WindowRows, t.HalfLife = c.Trainer.Schedule, c.Trainer.Window, c.Trainer.WindowRows, c.Trainer.HalfLife
+	t.HeldOutShare, t.MinHeldOut, t.MinNewRows, t.QuietMost = c.Trainer.HeldOutShare, c.Trainer.MinHeldOut, c.Trainer.MinNewRows, c.Trainer.QuietMost
+	t.Fit.Trees, t.Fit.Leaves, t.Fit.LearningRate, t.Fit.Threads = c.Trainer.Trees, c.Trainer.Leaves, c.Trainer.LearningRate, c.Trainer.Threads
+	t.Seed = c.Trainer.Seed
+	t.Profiles, t.DefaultProfile = byClass, other
+	return t, err
+}
+
+// configFlags are the flags every configured verb has.
+type configFlags struct {
+	file  string
+	check bool
+}
+
+func (f *configFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file (YAML); defaults hold for what it leaves out")
+	cmd.Flags().BoolVar(&f.check, "check-config", false, "check the configuration and exit: 0 when it is good, 1 naming the wrong key")
+}
+
+// load reads the configuration. done is true when only the check was asked for.
+func (f *configFlags) load(cmd *cobra.Command) (c Config, log *slog.Logger, done bool, err error) {
+	var data []byte
+	where := "defaults"
+	if f.file != "" {
+		where = f.file
+		if data, err = os.ReadFile(f.file); err != nil {
+			return c, nil, false, fmt.Errorf("--config: %w", err)
+		}
+	}
+	if c, err = parseConfig(data); err != nil {
+		return c, nil, false, fmt.Errorf("%s: %w", where, err)
+	}
+	if f.check {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: good\n", where)
+		return c, nil, true, nil
+	}
+	log, err = telemetry.NewLogger(cmd.ErrOrStderr(), c.Log.Level, c.Log.Format)
+	return c, log, false, err
+}
+
+// databaseURL is where the database is: DATABASE_URL, which always wins.
+func databaseURL() string { return os.Getenv("DATABASE_URL") }

@@ -1,0 +1,70 @@
+// Command spillway is the whole product in one binary: each process of a
+// deployment is one of its verbs. It holds flags, configuration and wiring;
+// what the processes do is in the packages they are made of.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-llm/spillway/internal/telemetry"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	var coded *exitError
+	switch {
+	case err == nil:
+	case errors.As(err, &coded):
+		if coded.err != nil {
+			fmt.Fprintln(os.Stderr, "spillway:", coded.err)
+		}
+		os.Exit(coded.code)
+	default:
+		fmt.Fprintln(os.Stderr, "spillway:", err)
+		os.Exit(1)
+	}
+}
+
+// exitError ends the process with a code of its own; a nil err prints nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return fmt.Sprint(e.err) }
+func (e *exitError) Unwrap() error { return e.err }
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "spillway",
+		Short: "Latency-predictive router for LLM inference",
+		Long: `Spillway routes LLM requests to the vLLM or SGLang endpoint where they will be
+served soonest. It keeps a request with its cached prefix until that endpoint is
+saturated, predicts TTFT and TPOT per endpoint, and falls back to the matched
+configuration when the predictions are stale, slow, down or wrong.
+
+Start with "spillway demo": it runs every part on this machine for three minutes.`,
+		Example: `  spillway demo
+  spillway router --config spillway.yaml
+  spillway explain 0193750b-8f3a-7cc4-9d55-0a1b2c3d4e5f`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       telemetry.Version(),
+	}
+	cmd.CompletionOptions.HiddenDefaultCmd = true
+	cmd.AddCommand(
+		routerCommand(), predictorCommand(), trainerCommand(), storeCommand(),
+		fleetCommand(), loadCommand(), demoCommand(),
+		explainCommand(), healthCommand(), versionCommand(),
+	)
+	return cmd
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spillway-llm/spillway/internal/telemetry"
+	"github.com/spillway-llm/spillway/predictor"
+)
+
+func predictorCommand() *cobra.Command {
+	var flags configFlags
+	cmd := &cobra.Command{
+		Use:   "predictor",
+		Short: "Serve forecasts to routers",
+		Long: `Serve TTFT and TPOT forecasts over gRPC, from the bundles published in the store.
+A newly published bundle is checked and swapped in while requests go on; a bad one
+is refused and the old one stays. Needs DATABASE_URL.`,
+		Example: `  DATABASE_URL=postgres://... spillway predictor --config spillway.yaml`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, log, done, err := flags.load(cmd)
+			if err != nil || done {
+				return err
+			}
+			ctx := cmd.Context()
+			store, err := openStore(ctx, log, true)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			reg := telemetry.NewRegistry()
+			server := predictor.New(predictor.Config{
+				PollInterval: c.Predictor.PollInterval,
+				Evaluator:    predictor.Evaluator(c.Predictor.Evaluator),
+				Logger:       log, Registerer: reg,
+			}, bundleSource{store, c.Store.ListenURL})
+			server.Sync(ctx)
+			ready := func() error {
+				for _, l := range server.Status().LLMs {
+					if l.State == predictor.Serving {
+						return nil
+					}
+				}
+				return errNotReady("no bundle is served")
+			}
+			g, ctx := errgroup.WithContext(ctx)
+			g.Go(func() error { return server.Run(ctx) })
+			g.Go(func() error { return server.Serve(ctx, c.Predictor.Listen) })
+			g.Go(func() error { return serveAdmin(ctx, "predictor.admin", c.Predictor.Admin, reg, ready) })
+			log.Info("predictor listens", "address", c.Predictor.Listen, "admin", c.Predictor.Admin)
+			return ended(g.Wait())
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+// ended turns the end of a context into an orderly end.
+func ended(err error) error {
+	if err == context.Canceled {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spillway-llm/spillway/internal/telemetry"
+	"github.com/spillway-llm/spillway/trainer"
+)
+
+func trainerCommand() *cobra.Command {
+	var flags configFlags
+	var once, asJSON bool
+	var schedule string
+	cmd := &cobra.Command{
+		Use:   "trainer",
+		Short: "Refit the forecasts on schedule",
+		Long: `Refit the forecasts from the rows in the store: fit, judge on later rows, and
+publish what beats the prior and the baseline. Refusals are stored with their
+numbers. Several trainers may run; one at a time refits. Needs DATABASE_URL.`,
+		Example: `  spillway trainer --cron "*/10 * * * *"
+  spillway trainer --cron "@every 20s"
+  spillway trainer --once --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, log, done, err := flags.load(cmd)
+			if err != nil || done {
+				return err
+			}
+			if schedule != "" {
+				c.Trainer.Schedule = schedule
+				if err := c.check(); err != nil {
+					return fmt.Errorf("--cron: %w", err)
+				}
+			}
+			config, err := c.trainer()
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			store, err := openStore(ctx, log, !once)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			reg := telemetry.NewRegistry()
+			owner := fmt.Sprintf("%s:%d", c.Router.Name, os.Getpid())
+			t, err := trainer.New(config, owner, refitStore{store}, log, reg)
+			if err != nil {
+				return err
+			}
+			if once {
+				results, err := t.Once(ctx)
+				if err != nil {
+					return err
+				}
+				return printRefits(cmd, results, asJSON)
+			}
+			g, ctx := errgroup.WithContext(ctx)
+			g.Go(func() error { return t.Run(ctx) })
+			g.Go(func() error {
+				return serveAdmin(ctx, "trainer.admin", c.Trainer.Admin, reg, func() error { return nil })
+			})
+			log.Info("trainer runs", "schedule", c.Trainer.Schedule)
+			return ended(g.Wait())
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().BoolVar(&once, "once", false, "run one refit and exit")
+	cmd.Flags().StringVar(&schedule, "cron", "", `when to refit, instead of trainer.schedule: "*/10 * * * *" or "@every 20s"`)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "with --once: print the verdicts as JSON")
+	return cmd
+}
+
+func printRefits(cmd *cobra.Command, results []trainer.Result, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	if asJSON {
+		if results == nil {
+			results = []trainer.Result{}
+		}
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(results)
+	}
+	if len(results) == 0 {
+		fmt.Fprintln(out, "nothing to refit: no decisions yet, or another trainer is at it")
+	}
+	for _, r := range results {
+		fmt.Fprintf(out, "%s: %s, %d rows", r.LLM, r.Outcome, r.Rows)
+		if r.Version != 0 {
+			fmt.Fprintf(out, ", bundle %d", r.Version)
+		}
+		if r.Why != "" {
+			fmt.Fprintf(out, " (%s)", r.Why)
+		}
+		fmt.Fprintln(out)
+		if r.Verdict != nil {
+			fmt.Fprint(out, verdictTable(r.Verdict))
+		}
+	}
+	return nil
+}
+
+// verdictTable shows the pinball losses of all contenders.
+func verdictTable(v *trainer.Verdict) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "  learned from %d rows, judged on %d later ones; pinball loss of ln(actual/prior) [95 %%]\n", v.LearnRows, v.HeldOut)
+	fmt.Fprintf(&s, "  %-9s %5s %26s %26s %26s %8s %7s\n", "head", "rows", "candidate", "prior", "CART", "distinct", "below")
+	cell := func(i trainer.Interval) string {
+		return fmt.Sprintf("%.4f [%.4f, %.4f]", i.Mean, i.Low, i.High)
+	}
+	for _, h := range v.Heads {
+		fmt.Fprintf(&s, "  %-9s %5d %26s %26s %26s %8d %6.1f%%\n", h.Head, h.Rows, cell(h.Candidate), cell(h.Prior), cell(h.CART), h.Distinct, 100*h.Below)
+	}
+	fmt.Fprintf(&s, "  median APE of p50: TTFT %.1f %% (prior %.1f %%), TPOT %.1f %% (prior %.1f %%)\n",
+		100*v.TTFTMedianAPE, 100*v.PriorTTFTMedianAPE, 100*v.TPOTMedianAPE, 100*v.PriorTPOTMedianAPE)
+	return s.String()
+}

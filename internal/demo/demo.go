@@ -1,0 +1,248 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spillway-llm/spillway/featurestore"
+	"github.com/spillway-llm/spillway/featurestore/pglocal"
+)
+
+// Config says what the demo runs.
+type Config struct {
+	Binary   string        // of spillway
+	Dir      string        // for all data; emptied first
+	Traffic  []string      // flags of load that say what is sent: a trace or a workload
+	Source   string        // the same for people
+	Speedup  float64       // of the trace
+	Duration time.Duration // for which requests are sent
+	Seed     uint64        // of the engines' imperfections and of the prompts
+	Stay     bool          // keep everything running afterwards until the context ends
+	Out      io.Writer     // for people
+}
+
+// The fleet: 4 endpoints of one speed and 2 slower ones.
+const (
+	endpoints  = 6
+	slow       = 2
+	slowFactor = 1.6
+	model      = "qwen3-32b"
+	profile    = "qwen3-32b-h100-tp2-routing"
+)
+
+// run is one demo under way.
+type run struct {
+	Config
+	ctx      context.Context
+	cluster  *pglocal.Cluster
+	store    *featurestore.Store
+	env      []string
+	router   string // base URL of the front door
+	admin    string // of the second listener
+	began    time.Time
+	restored time.Time // when the predictor was started again
+	killed   time.Time // when the kill had returned
+
+	fleet, predictor, trainer, routerProcess, load *process
+}
+
+// Run runs the demo and checks its claims. The report is there even when a
+// claim failed, which is the error; an interrupted demo has none.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	r := &run{Config: c, ctx: ctx}
+	defer r.stop()
+	if err := r.prepare(); err != nil {
+		return nil, err
+	}
+	if err := r.startAll(); err != nil {
+		return nil, err
+	}
+	if err := r.watch(); err != nil {
+		return nil, err
+	}
+	r.say("load ended; the router drains")
+	summary, records, err := r.collect()
+	if err != nil {
+		return nil, err
+	}
+	report, err := r.report(summary, records)
+	if err != nil {
+		return nil, err
+	}
+	if c.Stay && ctx.Err() == nil {
+		r.say("staying: status page %s, database %s; Ctrl-C ends it", r.admin, r.cluster.URL())
+		<-ctx.Done()
+	}
+	return report, report.failure()
+}
+
+// say prints one line of the timeline.
+func (r *run) say(format string, args ...any) {
+	at := "  0.0"
+	if !r.began.IsZero() {
+		at = fmt.Sprintf("%5.1f", time.Since(r.began).Seconds())
+	}
+	fmt.Fprintf(r.Out, "%s s  %s\n", at, fmt.Sprintf(format, args...))
+}
+
+// prepare makes the directory and the database.
+func (r *run) prepare() error {
+	dir, err := filepath.Abs(r.Dir)
+	if err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	r.Dir = dir
+	if err := emptied(dir); err != nil {
+		return err
+	}
+	r.say("starting a private Postgres in %s", filepath.Join(dir, "postgres"))
+	if r.cluster, err = pglocal.Start(r.ctx, pglocal.Config{DataDir: filepath.Join(dir, "postgres")}); err != nil {
+		return err
+	}
+	r.env = []string{"DATABASE_URL=" + r.cluster.URL()}
+	if r.store, err = featurestore.Open(r.ctx, r.cluster.URL(), featurestore.Options{}); err != nil {
+		return err
+	}
+	if err := r.store.Migrate(r.ctx); err != nil {
+		return err
+	}
+	_, err = r.store.Maintain(r.ctx, time.Now(), 48*time.Hour, 0)
+	return err
+}
+
+// mark is the file that says a directory is a demo's.
+const mark = "spillway-demo"
+
+// emptied makes an empty directory of dir. It removes only what an earlier
+// demo made.
+func emptied(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		if _, err := os.Stat(filepath.Join(dir, mark)); err != nil {
+			return fmt.Errorf("--dir: %s is not empty and not an earlier demo's; name another directory", dir)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("--dir: %w", err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, mark), []byte("The data of a spillway demo. Removed by the next one.\n"), 0o644)
+}
+
+// startAll starts the processes, each when what it needs is there.
+func (r *run) startAll() error {
+	urls, err := r.startFleet()
+	if err != nil {
+		return err
+	}
+	ports, err := freePorts(4)
+	if err != nil {
+		return err
+	}
+	r.router = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
+	r.admin = fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	if err := r.writeConfig(urls, ports); err != nil {
+		return err
+	}
+	if r.predictor, err = r.verb("predictor"); err != nil {
+		return err
+	}
+	if r.trainer, err = r.verb("trainer"); err != nil {
+		return err
+	}
+	if r.routerProcess, err = r.verb("router"); err != nil {
+		return err
+	}
+	if err := r.routerProcess.until(r.ctx, r.Dir, 30*time.Second, r.ready); err != nil {
+		return err
+	}
+	r.say("router %s, status page %s", r.router, r.admin)
+	r.began = time.Now()
+	args := append([]string{"load", "--url", r.router, "--model", model, "--out", r.records(), "--json",
+		"--speedup", strconv.FormatFloat(r.Speedup, 'g', -1, 64), "--duration", r.Duration.String(), "--seed", strconv.FormatUint(r.Seed, 10)}, r.Traffic...)
+	summary, err := os.Create(r.summary())
+	if err != nil {
+		return err
+	}
+	defer summary.Close()
+	if r.load, err = start(r.Dir, r.Binary, "load", nil, summary, args...); err != nil {
+		return err
+	}
+	r.say("load: %s at %.3g times its speed for %s", r.Source, r.Speedup, r.Duration)
+	return nil
+}
+
+func (r *run) records() string { return filepath.Join(r.Dir, "load.jsonl") }
+func (r *run) summary() string { return filepath.Join(r.Dir, "load.json") }
+
+// verb starts a configured process.
+func (r *run) verb(name string) (*process, error) {
+	return start(r.Dir, r.Binary, name, r.env, nil, name, "--config", filepath.Join(r.Dir, "spillway.yaml"))
+}
+
+func (r *run) ready(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s", res.Status)
+	}
+	return nil
+}
+
+// stop ends what is running, in the order in which nothing is lost.
+func (r *run) stop() {
+	r.load.stop(time.Second)
+	r.routerProcess.stop(40 * time.Second)
+	r.trainer.stop(5 * time.Second)
+	r.predictor.stop(5 * time.Second)
+	r.fleet.stop(5 * time.Second)
+	if r.store != nil {
+		r.store.Close()
+	}
+	if r.cluster != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), 20*time.Second)
+		defer cancel()
+		if err := r.cluster.Stop(ctx); err != nil {
+			fmt.Fprintln(r.Out, "Postgres did not stop in order:", err)
+		}
+	}
+}
+
+// freePorts finds loopback ports that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	var open []net.Listener
+	defer func() {
+		for _, l := range open {
+			l.Close()
+		}
+	}()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		open = append(open, l)
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+var errInterrupted = errors.New("interrupted")

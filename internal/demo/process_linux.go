@@ -1,0 +1,9 @@
+package demo
+
+import "syscall"
+
+// childAttributes keep a child out of the terminal's signals, which the parent
+// passes on in order, and end it with the parent.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
