@@ -296,6 +296,7 @@ func (m *Memory) point(p featurestore.Pointer) {
 	if m.served == nil {
 		m.served = map[string]featurestore.Pointer{}
 	}
+	p.SHA256 = m.bundles[p.Version-1].SHA256
 	m.served[p.LLM] = p
 	m.history = append(m.history, p)
 }

@@ -378,7 +378,7 @@ func rollback(t *testing.T, s Store) {
 	must(t, s.Rollback(ctx, "qwen", versions[0]))
 	served, err := s.Served(ctx, "qwen")
 	must(t, err)
-	if served.Version != versions[0] || served.Reason != "rollback" || served.Bytes[0] != 0 {
+	if served.Version != versions[0] || served.Reason != "rollback" || served.SHA256 != sha256.Sum256([]byte{0}) || served.Bytes[0] != 0 {
 		t.Errorf("served %+v, want version %d", served.Pointer, versions[0])
 	}
 	for _, v := range []int64{versions[1], other, 999} { // refused, another LLM's, none
