@@ -29,7 +29,11 @@ WITH marked AS (
     SELECT d.decided_at, d.id, d.state, d.reason, o.status, o.ttft, o.tpot, o.e2e,
            (d.state IS DISTINCT FROM lag(d.state) OVER (ORDER BY d.decided_at, d.id))::int AS begins
     FROM decisions d
-    LEFT JOIN outcomes o ON o.decided_at = d.decided_at AND o.decision = d.id
+    LEFT JOIN LATERAL (
+        SELECT status, ttft, tpot, e2e FROM outcomes
+        WHERE decided_at = d.decided_at AND decision = d.id
+        ORDER BY attempt DESC LIMIT 1
+    ) o ON true
     WHERE d.decided_at >= $1 AND d.decided_at < $2
 ), numbered AS (
     SELECT *, sum(begins) OVER (ORDER BY decided_at, id) AS phase FROM marked

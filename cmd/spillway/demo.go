@@ -13,10 +13,13 @@ import (
 	"github.com/spillway-llm/spillway/internal/trace"
 )
 
-// demoRate is the mean number of requests a second a trace is sped up or
-// slowed down to: enough rows for a first bundle within a minute, and within
-// what six simulated endpoints can serve.
-const demoRate = 9.0
+// What a trace is sped up or slowed down to: enough requests for a first bundle
+// within a minute, and no more prefill than six simulated endpoints can serve
+// at a bit over half of their capacity.
+const (
+	demoRate    = 9.0      // requests a second at most
+	demoPrefill = 48_000.0 // prompt tokens a second that no earlier request shares, at most
+)
 
 func demoCommand() *cobra.Command {
 	var config demo.Config
@@ -68,7 +71,7 @@ anything is not so.`,
 	f.StringVar(&traceFile, "trace", "", "trace to replay: Azure CSV or Mooncake JSON lines, gzipped or not")
 	f.StringVar(&workload, "workload", "", "synthetic workload, instead of a trace (default interactive-chat)")
 	f.DurationVar(&config.Duration, "duration", 120*time.Second, "how long requests are sent")
-	f.Float64Var(&config.Speedup, "speedup", 0, fmt.Sprintf("divide the time between a trace's arrivals by this; 0 chooses for %g requests a second", demoRate))
+	f.Float64Var(&config.Speedup, "speedup", 0, fmt.Sprintf("divide the time between a trace's arrivals by this; 0 chooses for up to %g requests a second", demoRate))
 	f.Uint64Var(&config.Seed, "seed", 1, "of the engines' imperfections and of the prompts")
 	f.StringVar(&config.Dir, "dir", filepath.Join(".spillway", "demo"), "where all data goes; an earlier demo's is replaced")
 	f.StringVar(&jsonFile, "json", "", "write the report to this file as JSON")
@@ -101,11 +104,36 @@ func demoTraffic(cmd *cobra.Command, config *demo.Config, traceFile, workload st
 	return nil
 }
 
-// speedupFor is the speedup at which as many requests of the trace fall into
-// the duration as demoRate wants, traces being uneven.
+// speedupFor is the speedup at which as many of the trace's first requests fall
+// into the duration as the demo's rates allow, traces being uneven.
 func speedupFor(items []trace.Item, duration time.Duration) float64 {
-	want := min(len(items)-1, int(demoRate*duration.Seconds()))
-	return max(0.01, (items[want].At-items[0].At).Seconds()/duration.Seconds())
+	seen := map[uint64]bool{}
+	prefill := 0.0
+	last := 0
+	for i, item := range items {
+		prefill += float64(unshared(item, seen))
+		if float64(i) > demoRate*duration.Seconds() || prefill > demoPrefill*duration.Seconds() {
+			break
+		}
+		last = i
+	}
+	return max(0.01, (items[last].At-items[0].At).Seconds()/duration.Seconds())
+}
+
+// unshared is how many tokens of the item's prompt lie behind the longest
+// prefix seen before.
+func unshared(item trace.Item, seen map[uint64]bool) int {
+	shared := 0
+	for _, block := range item.Blocks {
+		if !seen[block] {
+			break
+		}
+		shared += item.BlockTokens
+	}
+	for _, block := range item.Blocks {
+		seen[block] = true
+	}
+	return max(0, item.PromptTokens-shared)
 }
 
 func writeJSON(path string, v any) error {

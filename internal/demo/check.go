@@ -102,7 +102,7 @@ func (c *checks) decisions(ctx context.Context, from, to time.Time) error {
 			if err := policy.Decide(in, &choice); err != nil {
 				return err
 			}
-			if in.Candidates[choice.Index].Endpoint != d.Chosen {
+			if chosen := slices.IndexFunc(in.Candidates, func(e policy.Candidate) bool { return e.Endpoint == d.Chosen }); choice.Probabilities[chosen] == 0 {
 				c.report.ChoseOtherwise++
 				c.report.exampleID = d.ID.String()
 			}
@@ -151,10 +151,18 @@ func differing(d *feature.Decision, in *policy.Input, again *policy.Choice) stri
 	return ""
 }
 
-// tolerated is by how much the router's and the client's measurements of the
-// same requests may differ: they are two processes on a busy machine.
-func tolerated(a, b float64) bool {
-	return math.Abs(a-b) <= 0.015+0.05*math.Max(a, b)
+// tolerance is by how much the router's and the client's measurements of the
+// same requests may differ: they are two processes on a busy machine, and a
+// tail shows every stall of either.
+type tolerance struct{ seconds, share float64 }
+
+var (
+	middle = tolerance{0.015, 0.05}
+	tail   = tolerance{0.050, 0.10}
+)
+
+func (t tolerance) agree(a, b float64) bool {
+	return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= t.seconds+t.share*math.Max(a, b)
 }
 
 // agreement compares the phases as the database has them with the same from
@@ -179,18 +187,19 @@ func (c *checks) agreement(phases []featurestore.Phase) {
 		for _, x := range []struct {
 			name      string
 			mine, its float64
+			allowed   tolerance
 		}{
-			{"ttft_p50", float64(p.TTFTP50), float64(s.TTFT.P50)},
-			{"ttft_p90", float64(p.TTFTP90), float64(s.TTFT.P90)},
-			{"tpot_p50", float64(p.TPOTP50), float64(s.TPOT.P50)},
-			{"e2e_mean", float64(p.E2EMean), float64(s.E2E.Mean)},
+			{"ttft_p50", float64(p.TTFTP50), float64(s.TTFT.P50), middle},
+			{"ttft_p90", float64(p.TTFTP90), float64(s.TTFT.P90), tail},
+			{"tpot_p50", float64(p.TPOTP50), float64(s.TPOT.P50), middle},
+			{"e2e_mean", float64(p.E2EMean), float64(s.E2E.Mean), middle},
 		} {
-			if !tolerated(x.mine, x.its) && !(math.IsNaN(x.mine) && math.IsNaN(x.its)) && p.Requests >= 20 {
+			if p.Requests >= 20 && !x.allowed.agree(x.mine, x.its) {
 				worst = fmt.Sprintf("%s of phase %d (%s): database %.4f s, load %.4f s", x.name, i+1, p.State, x.mine, x.its)
 			}
 		}
 	}
-	saw := "within 15 ms + 5 % in every phase"
+	saw := "within 15 ms + 5 % in every phase, p90 within 50 ms + 10 %"
 	if worst != "" {
 		saw = worst
 	}

@@ -44,7 +44,7 @@ func (r *run) startFleet() ([]string, error) {
 const (
 	refitEvery       = 10 * time.Second
 	returnHold       = 6 * time.Second
-	forecastDeadline = 50 * time.Millisecond
+	forecastDeadline = 150 * time.Millisecond
 )
 
 // writeConfig writes the configuration of all processes, an example of one.
@@ -84,7 +84,7 @@ router:
 trainer:
   schedule: "@every %s"
   admin: ""
-  held_out_share: 0.35
+  held_out_share: 0.4
   min_new_rows: 40
   half_life: 1m
   seed: %d

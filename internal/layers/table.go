@@ -38,6 +38,7 @@ const (
 	pgx       = "github.com/jackc/pgx/v5"
 	goose     = "github.com/pressly/goose/v3"
 	embedded  = "github.com/fergusstrange/embedded-postgres"
+	gocmp     = "github.com/google/go-cmp"
 	fsnotify  = "github.com/fsnotify/fsnotify"
 	uuid      = "github.com/google/uuid"
 	cron      = "github.com/robfig/cron/v3"
@@ -140,12 +141,15 @@ var Table = []Layer{
 		Why: "numbered SQL, embedded"},
 	{Package: "featurestore/pglocal", Modules: []string{pgx, embedded, xsys},
 		Why: "starts and stops a Postgres; knows no table"},
-	{Package: "featurestore/featurestoretest", May: []string{"internal/feature", "featurestore", "featurestore/migration", "featurestore/pglocal"}, Modules: []string{pgx},
+	{Package: "featurestore/featurestoretest", May: []string{"internal/feature", "featurestore", "featurestore/migration", "featurestore/pglocal"}, Modules: []string{pgx, gocmp},
 		Why: "a real database and its in-memory twin, for tests of other packages"},
 
 	// Traffic, engines, and what every process needs.
 	{Package: "internal/fleet/server", May: []string{"internal/fleet", "internal/physics", "internal/feature", "internal/openai"},
 		Why: "the real-time face of the simulator: an engine to the router, no more"},
+	{Package: "internal/demo",
+		May: []string{"internal/feature", "internal/loadgen", "router/policy", "featurestore", "featurestore/pglocal"},
+		Why: "runs the binary's own verbs and checks from outside what they claim; nothing of it is in a service"},
 	{Package: "internal/loadgen", May: []string{"internal/openai", "internal/trace"}, Modules: []string{progress, xterm},
 		Why: "a client measures by the router's label rules and knows nothing else of it"},
 	{Package: telemetry,
