@@ -43,10 +43,10 @@ type LogConfig struct {
 
 // StoreConfig says where rows are kept.
 type StoreConfig struct {
-	DataDir    string        `yaml:"data_dir"`    // of a private Postgres, used when DATABASE_URL is not set
+	DataDir    string        `yaml:"data_dir"`    // of the private Postgres that "store serve" runs
 	SpoolDir   string        `yaml:"spool_dir"`   // where rows wait while the database is away
 	SpoolBytes int64         `yaml:"spool_bytes"` // most bytes of them; the oldest go first
-	ListenURL  string        `yaml:"listen_url"`  // for LISTEN, where DATABASE_URL goes through a pooler
+	ListenURL  string        `yaml:"listen_url"`  // hears of new bundles at once, past any pooler; without it polling finds them
 	Retention  time.Duration `yaml:"retention"`   // rows older than this are dropped, by day
 	Ahead      time.Duration `yaml:"ahead"`       // how far ahead day partitions are made
 }
@@ -159,16 +159,24 @@ func parseConfig(data []byte) (Config, error) {
 	c := defaultConfig()
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return c, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+		return c, plainYAML(err)
 	}
-	if err := unknownKey(&doc, reflect.TypeFor[Config](), ""); err != nil {
+	if err := misfit(&doc, reflect.TypeFor[Config](), ""); err != nil {
 		return c, err
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, errors.New(strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
+		return c, plainYAML(err)
 	}
 	return c, c.check()
+}
+
+// plainYAML is the library's error as one line, without what only its authors
+// know.
+func plainYAML(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:")
+	return errors.New(strings.Join(strings.Fields(text), " "))
 }
 
 // check reports the first value that can't work, by its key.
@@ -181,6 +189,9 @@ func (c *Config) check() error {
 		return err
 	}
 	if err := routeConfig.Check(); err != nil {
+		return fmt.Errorf("router.%w", err)
+	}
+	if _, err := pool.New(pool.Config{Endpoints: c.Router.Endpoints}, telemetry.NewRegistry(), nil); err != nil {
 		return fmt.Errorf("router.%w", err)
 	}
 	trainerConfig, err := c.trainer()
@@ -205,6 +216,9 @@ func (c *Config) check() error {
 		{"router.first_byte_timeout: must be positive", c.Router.FirstByte > 0},
 		{"router.idle_timeout: must be positive", c.Router.Idle > 0},
 		{"router.drain_timeout: must not be negative", c.Router.Drain >= 0},
+		{"router.complete_up_to: must not be negative", c.Router.CompleteUpTo >= 0},
+		{"router.complete_share: must be from 0 to 1", c.Router.CompleteShare >= 0 && c.Router.CompleteShare <= 1},
+		{"router.tokens_per_byte: must be positive", c.Router.TokensPerByte > 0},
 		{"router.scrape.interval: must be positive", c.Router.Scrape.Interval > 0},
 		{"router.scrape.timeout: must be positive", c.Router.Scrape.Timeout > 0},
 		{"router.scrape.max_age: must be at least 2 scrape intervals, or every endpoint is dated", c.Router.Scrape.MaxAge >= 2*c.Router.Scrape.Interval},

@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unknownKey finds the first key of a YAML document that the type has no field
-// for, and names its path and line. yaml's own strict mode names neither the
-// path nor what would be right.
-func unknownKey(node *yaml.Node, t reflect.Type, path string) error {
+// misfit finds the first key of a YAML document that the type has no field
+// for, or whose value does not fit the field, and names its path and line.
+// yaml's own strict mode names neither the path nor what would be right.
+func misfit(node *yaml.Node, t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -22,37 +22,74 @@ func unknownKey(node *yaml.Node, t reflect.Type, path string) error {
 		if len(node.Content) == 0 {
 			return nil
 		}
-		return unknownKey(node.Content[0], t, path)
+		return misfit(node.Content[0], t, path)
 	case yaml.AliasNode:
-		return unknownKey(node.Alias, t, path)
+		return misfit(node.Alias, t, path)
+	case yaml.ScalarNode:
+		if node.ShortTag() == "!!null" {
+			return nil // as if the key were not there
+		}
+		if node.Decode(reflect.New(t).Interface()) != nil {
+			return unfit(node, t, path, fmt.Sprintf("%q", node.Value))
+		}
 	case yaml.SequenceNode:
 		if t.Kind() != reflect.Slice {
-			return nil // decoding says what is wrong
+			return unfit(node, t, path, "a list")
 		}
 		for i, item := range node.Content {
-			if err := unknownKey(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			if err := misfit(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
 				return err
 			}
 		}
 	case yaml.MappingNode:
-		return unknownMapKey(node, t, path)
+		if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+			return unfit(node, t, path, "keys below it")
+		}
+		return misfitBelow(node, t, path)
 	}
 	return nil
 }
 
-func unknownMapKey(node *yaml.Node, t reflect.Type, path string) error {
+// unfit is the error of a value that its field does not take.
+func unfit(node *yaml.Node, t reflect.Type, path, got string) error {
+	if path == "" {
+		path = "the file"
+	}
+	return fmt.Errorf("line %d: %s: want %s, not %s", node.Line, path, wanted(t), got)
+}
+
+// wanted describes the values of a type.
+func wanted(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Duration]() {
+		return "a duration such as 250ms, 5s or 1h"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number from 0"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "keys below it"
+	}
+	return "one value"
+}
+
+func misfitBelow(node *yaml.Node, t reflect.Type, path string) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		at := strings.TrimPrefix(path+"."+key.Value, ".")
 		switch t.Kind() {
 		case reflect.Map:
-			if err := unknownKey(value, t.Elem(), at); err != nil {
+			if err := misfit(value, t.Elem(), at); err != nil {
 				return err
 			}
 		case reflect.Struct:
-			if t == reflect.TypeFor[time.Time]() {
-				return nil
-			}
 			fields := yamlFields(t)
 			field, ok := fields[key.Value]
 			if !ok {
@@ -63,7 +100,7 @@ func unknownMapKey(node *yaml.Node, t reflect.Type, path string) error {
 				slices.Sort(names)
 				return fmt.Errorf("line %d: unknown key %q; known here: %s", key.Line, at, strings.Join(names, ", "))
 			}
-			if err := unknownKey(value, field, at); err != nil {
+			if err := misfit(value, field, at); err != nil {
 				return err
 			}
 		}

@@ -24,7 +24,7 @@ func explainCommand() *cobra.Command {
 costs and probabilities, the reason, and what happened. ID is the first part of
 the x-spillway-decision response header. Needs DATABASE_URL.`,
 		Example: `  spillway explain 0193750b-8f3a-7cc4-9d55-0a1b2c3d4e5f`,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, _, _ := strings.Cut(args[0], ";")
 			id, err := feature.ParseID(strings.TrimSpace(text))

@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +54,9 @@ DELETE /admin/fault ends it.`,
 				return fmt.Errorf("--log-level: %w", err)
 			}
 			s, err := server.New(config)
+			if inUse := new(net.OpError); errors.As(err, &inUse) {
+				return fmt.Errorf("--port: %w", err)
+			}
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ host:port.`,
 		Example: `  spillway health http://127.0.0.1:8081
   spillway health http://127.0.0.1:8081/healthz
   spillway health unix:///run/spillway/predictor.sock`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("ADDRESS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"net/http"
 	"os"
@@ -63,8 +65,11 @@ Workloads: ` + strings.Join(loadgen.Workloads(), ", ") + ".",
 				config.Header.Set("Authorization", "Bearer "+key)
 			}
 			summary, err := loadgen.Run(cmd.Context(), config)
+			if disk := new(fs.PathError); errors.As(err, &disk) {
+				return fmt.Errorf("--out: %w", err)
+			}
 			if err != nil {
-				return err
+				return fmt.Errorf("--%w", err) // settings are named as their flags
 			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(summary)

@@ -68,3 +68,13 @@ Start with "spillway demo": it runs every part on this machine for three minutes
 	)
 	return cmd
 }
+
+// oneArg wants exactly one argument, which the usage line calls name.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("want one %s, not %d arguments: %s", name, len(args), cmd.UseLine())
+		}
+		return nil
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -48,9 +49,13 @@ is refused and the old one stays. Needs DATABASE_URL.`,
 			}
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return server.Run(ctx) })
-			g.Go(func() error { return server.Serve(ctx, c.Predictor.Listen) })
+			g.Go(func() error {
+				if err := server.Serve(ctx, c.Predictor.Listen); err != nil {
+					return fmt.Errorf("predictor.listen: %w", err)
+				}
+				return nil
+			})
 			g.Go(func() error { return serveAdmin(ctx, "predictor.admin", c.Predictor.Admin, reg, ready) })
-			log.Info("predictor listens", "address", c.Predictor.Listen, "admin", c.Predictor.Admin)
 			return ended(g.Wait())
 		},
 	}

@@ -25,6 +25,8 @@ func storeCommand() *cobra.Command {
 		Short: "Look after the feature store",
 		Long: `Look after the feature store, the Postgres database at DATABASE_URL that holds
 decisions, outcomes and bundles.`,
+		Example: `  DATABASE_URL=postgres://... spillway store migrate
+  DATABASE_URL=postgres://... spillway store status`,
 	}
 	cmd.AddCommand(storeMigrateCommand(), storeStatusCommand(), storeServeCommand())
 	return cmd

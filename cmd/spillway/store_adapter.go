@@ -36,7 +36,7 @@ func (f forecaster) Forecast(ctx context.Context, llm string, vectors []feature.
 // bundleSource lets the predictor follow the store.
 type bundleSource struct {
 	store     *featurestore.Store
-	listenURL string // empty: where the store is
+	listenURL string // empty: polling alone finds new bundles
 }
 
 func (s bundleSource) Published(ctx context.Context) ([]predictor.Published, error) {
