@@ -176,7 +176,7 @@ func parseConfig(data []byte) (Config, error) {
 func plainYAML(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:")
-	return errors.New(strings.Join(strings.Fields(text), " "))
+	return errors.New(oneLine(text))
 }
 
 // check reports the first value that can't work, by its key.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func misfit(node *yaml.Node, t reflect.Type, path string) error {
 		if node.ShortTag() == "!!null" {
 			return nil // as if the key were not there
 		}
-		if node.Decode(reflect.New(t).Interface()) != nil {
+		if !fits(node, t) {
 			return unfit(node, t, path, fmt.Sprintf("%q", node.Value))
 		}
 	case yaml.SequenceNode:
@@ -48,6 +49,20 @@ func misfit(node *yaml.Node, t reflect.Type, path string) error {
 		return misfitBelow(node, t, path)
 	}
 	return nil
+}
+
+// fits reports whether a type takes a scalar. The library would cut 1.5 to 1
+// for a whole number.
+func fits(node *yaml.Node, t reflect.Type) bool {
+	value := reflect.New(t)
+	if node.Decode(value.Interface()) != nil {
+		return false
+	}
+	if node.ShortTag() != "!!float" || !value.Elem().CanInt() && !value.Elem().CanUint() {
+		return true
+	}
+	var exact float64
+	return node.Decode(&exact) == nil && exact == math.Trunc(exact)
 }
 
 // unfit is the error of a value that its field does not take.

@@ -5,10 +5,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,28 +20,22 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root().ExecuteContext(ctx)
 	stop()
-	var coded *exitError
-	switch {
-	case err == nil:
-	case errors.As(err, &coded):
-		if coded.err != nil {
-			fmt.Fprintln(os.Stderr, "spillway:", coded.err)
-		}
-		os.Exit(coded.code)
-	default:
-		fmt.Fprintln(os.Stderr, "spillway:", err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "spillway:", oneLine(err.Error()))
 		os.Exit(1)
 	}
 }
 
-// exitError ends the process with a code of its own; a nil err prints nothing.
-type exitError struct {
-	code int
-	err  error
+// oneLine joins the lines of a text, for libraries that write several.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " ")
 }
-
-func (e *exitError) Error() string { return fmt.Sprint(e.err) }
-func (e *exitError) Unwrap() error { return e.err }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{

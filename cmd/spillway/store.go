@@ -27,6 +27,8 @@ func storeCommand() *cobra.Command {
 decisions, outcomes and bundles.`,
 		Example: `  DATABASE_URL=postgres://... spillway store migrate
   DATABASE_URL=postgres://... spillway store status`,
+		Args: cobra.NoArgs, // or a misspelt verb would print the help and succeed
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(storeMigrateCommand(), storeStatusCommand(), storeServeCommand())
 	return cmd
