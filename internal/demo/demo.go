@@ -35,7 +35,7 @@ const (
 	slow       = 2
 	slowFactor = 1.6
 	model      = "qwen3-32b"
-	profile    = "qwen3-32b-h100-tp2-routing"
+	profile    = "qwen3-32b-h100-tp4-routing"
 )
 
 // run is one demo under way.
