@@ -1,14 +1,13 @@
 package route
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
-	"github.com/spillway-llm/spillway/router/pool"
 )
 
 // Modes.
@@ -79,20 +78,23 @@ func (c *Config) Check() error {
 		}
 	}
 	for _, x := range []struct {
-		key string
-		ok  bool
+		wrong string
+		ok    bool
 	}{
-		{"forecast.deadline", c.ForecastDeadline > 0},
-		{"forecast.candidates", c.ForecastCandidates >= 0},
-		{"forecast.probe_interval", c.ProbeInterval > 0},
-		{"forecast.return_hold", c.Limits.ReturnHold > 0},
-		{"scrape.max_age", c.ScrapeMaxAge > 0},
-		{"settings.exploration", c.Settings.Exploration >= 0 && c.Settings.Exploration <= 1},
-		{"settings.sticky_share", c.Settings.StickyShare > 0 && c.Settings.StickyShare <= 1},
-		{"settings.default_peak_prefill_throughput", c.Settings.DefaultThroughput > 0},
+		{"forecast.deadline: must be positive", c.ForecastDeadline > 0},
+		{"forecast.candidates: must not be negative", c.ForecastCandidates >= 0},
+		{"forecast.probe_interval: must be positive", c.ProbeInterval > 0},
+		{"forecast.return_hold: must be positive", c.Limits.ReturnHold > 0},
+		{"scrape.max_age: must be positive", c.ScrapeMaxAge > 0},
+		{"settings.exploration: must be from 0 to 1", c.Settings.Exploration >= 0 && c.Settings.Exploration <= 1},
+		{"settings.sticky_share: must be above 0 and at most 1", c.Settings.StickyShare > 0 && c.Settings.StickyShare <= 1},
+		{"settings.default_peak_prefill_throughput: must be positive", c.Settings.DefaultThroughput > 0},
+		{"complete_up_to: must not be negative", c.CompleteUpTo >= 0},
+		{"complete_share: must be from 0 to 1", c.CompleteShare >= 0 && c.CompleteShare <= 1},
+		{"tokens_per_byte: must be positive", c.TokensPerByte > 0},
 	} {
 		if !x.ok {
-			return fmt.Errorf("%s: out of range", x.key)
+			return errors.New(x.wrong)
 		}
 	}
 	if err := c.DefaultProfile.Check(); err != nil {
@@ -104,46 +106,4 @@ func (c *Config) Check() error {
 		}
 	}
 	return nil
-}
-
-// kind is what decides an endpoint's profile.
-type kind struct{ class, profile string }
-
-// profile is what is known of an endpoint's engine: that of its class, else
-// the built-in one its configuration names, else the default. Called under mu.
-func (r *Router) profile(e *pool.State) *physics.Profile {
-	k := kind{e.Class, e.Profile}
-	if p, ok := r.profiles[k]; ok {
-		return p
-	}
-	p, ok := r.config.Profiles[e.Class]
-	if !ok {
-		p = r.config.DefaultProfile
-		if e.Profile != "" {
-			named, err := physics.Named(e.Profile)
-			if err != nil {
-				r.log.Warn("using the default profile", "endpoint", e.ID, "error", err)
-			} else {
-				p = named
-			}
-		}
-	}
-	r.profiles[k] = &p
-	return &p
-}
-
-// profileLoad is the profile's part of a load, with what the endpoint itself
-// reported taking precedence.
-func profileLoad(p *physics.Profile, kvCapacity float64, speed float64) feature.Profile {
-	out := feature.Profile{
-		PeakPrefillThroughput: p.PeakPrefillThroughput,
-		MaxBatchedTokens:      float64(p.MaxBatchedTokens),
-		MaxNumSeqs:            float64(p.MaxNumSeqs),
-		KVCapacityTokens:      float64(p.KVCapacityTokens),
-		SpeedFactor:           speed,
-	}
-	if kvCapacity > 0 {
-		out.KVCapacityTokens = kvCapacity
-	}
-	return out
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // endpoint is what a router has learned of one incarnation of an endpoint.
-// Guarded by Router.mu.
+// Guarded by Router.mu, but for id and incarnation, which never change.
 type endpoint struct {
 	id          string
 	incarnation uint64
@@ -19,6 +19,11 @@ type endpoint struct {
 	chosen      uint64
 	live        map[*Ticket]struct{} // in flight here
 	prefills    []prefill            // first tokens since the last tick
+
+	// Of the present snapshot.
+	state    *pool.State
+	profile  *physics.Profile
+	capacity float64 // of its cache in tokens, as the index was told
 }
 
 // prefill is one prompt whose prefill ended.
@@ -27,53 +32,68 @@ type prefill struct {
 	work float64 // seconds the step model gives for it
 }
 
-// endpoint returns what is known of e, starting anew for a new incarnation.
-func (r *Router) endpoint(e *pool.State) *endpoint {
-	known, ok := r.endpoints[e.ID]
-	if ok && known.incarnation == e.Incarnation {
-		return known
+// sync reads the pool and makes what is known fit it: endpoints that left are
+// dropped, a new incarnation begins with nothing learned. Requests still in
+// flight at a life that is over settle on their own.
+//
+// Called under mu, and nothing else there reads the pool: so the pool as the
+// router sees it never goes back, and what left stays gone.
+func (r *Router) sync() *pool.Snapshot {
+	snap := r.pool.Snapshot()
+	if snap == r.snapshot {
+		return snap
 	}
-	fresh := &endpoint{id: e.ID, incarnation: e.Incarnation, slot: r.index.Slot(e.ID), live: map[*Ticket]struct{}{}}
-	if ok {
-		r.index.Clear(known.slot)
-		r.ledger.Forget(e.ID, known.incarnation)
-		fresh.chosen = known.chosen
-	}
-	if e.KVCapacityTokens > 0 {
-		r.index.SetCapacity(fresh.slot, e.KVCapacityTokens, r.config.TokensPerByte)
-	}
-	r.endpoints[e.ID] = fresh
-	return fresh
-}
-
-// sync drops what is known of endpoints that left the pool. Requests still in
-// flight there settle on their own.
-func (r *Router) sync(snap *pool.Snapshot) {
-	if snap.Epoch == r.epoch {
-		return
-	}
-	r.epoch = snap.Epoch
-	present := make(map[string]bool, len(snap.Endpoints))
-	for i := range snap.Endpoints {
-		present[snap.Endpoints[i].ID] = true
-	}
+	r.snapshot = snap
 	for id, e := range r.endpoints {
-		if !present[id] {
+		if snap.Find(id) == nil {
 			r.ledger.Forget(id, e.incarnation)
 			r.index.Remove(id)
 			delete(r.endpoints, id)
 		}
 	}
+	clear(r.present)
+	r.present = r.present[:0]
+	for i := range snap.Endpoints {
+		r.present = append(r.present, r.meet(&snap.Endpoints[i]))
+	}
+	return snap
+}
+
+// meet returns what is known of e, brought up to date.
+func (r *Router) meet(e *pool.State) *endpoint {
+	known := r.endpoints[e.ID]
+	if known == nil || known.incarnation != e.Incarnation {
+		fresh := &endpoint{id: e.ID, incarnation: e.Incarnation, slot: r.index.Slot(e.ID), live: map[*Ticket]struct{}{}}
+		if known != nil {
+			r.index.Clear(known.slot)
+			r.ledger.Forget(e.ID, known.incarnation)
+			fresh.chosen = known.chosen
+		}
+		known = fresh
+		r.endpoints[e.ID] = known
+	}
+	known.state, known.profile = e, r.profile(e)
+	capacity := float64(known.profile.KVCapacityTokens)
+	if e.KVCapacityTokens > 0 { // often heard only some time after e was met
+		capacity = e.KVCapacityTokens
+	}
+	if capacity != known.capacity {
+		known.capacity = capacity
+		r.index.SetCapacity(known.slot, capacity, r.config.TokensPerByte)
+	}
+	return known
 }
 
 // observeSpeed compares how long the fastest stream of the endpoint took for
 // its tokens since the last tick with what the step model gives for them.
-func (r *Router) observeSpeed(now, scrapedAt time.Time, e *endpoint, profile *physics.Profile) {
+func (r *Router) observeSpeed(now time.Time, e *endpoint) {
 	var tokens int64
 	var from, to time.Time
 	for t := range e.live {
 		count, last := t.progress()
-		if n := count - t.mark.tokens; n > tokens && !t.mark.at.IsZero() {
+		n := count - t.mark.tokens
+		// Of equally fast ones the first: the order of a map is not an answer.
+		if !t.mark.at.IsZero() && (n > tokens || n == tokens && n > 0 && last.Before(to)) {
 			tokens, from, to = n, t.mark.at, last
 		}
 		if count > 0 {
@@ -82,8 +102,8 @@ func (r *Router) observeSpeed(now, scrapedAt time.Time, e *endpoint, profile *ph
 	}
 	expected := 0.0
 	if tokens > 0 {
-		state := r.ledger.State(e.id, e.incarnation, now, scrapedAt)
-		expected = float64(tokens) * float64(profile.Coefficients.Step(state.Decoding, state.ContextTokens))
+		state := r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt)
+		expected = float64(tokens) * float64(e.profile.Coefficients.Step(state.Decoding, state.ContextTokens))
 		for _, p := range e.prefills {
 			if p.at.After(from) && !p.at.After(to) {
 				expected += p.work

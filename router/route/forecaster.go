@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -42,6 +43,9 @@ type Recorder interface {
 // longestForecast is the longest latency a forecast may say, in seconds.
 const longestForecast = 600
 
+// mostResidual bounds a log-residual: no prior is wrong by a factor of e^20.
+const mostResidual = 20
+
 // classify says how asking ended.
 func classify(err error) (correction.Result, string) {
 	switch {
@@ -59,15 +63,18 @@ func classify(err error) (correction.Result, string) {
 }
 
 // plausible reports whether an engine could keep the forecast. No forecast at
-// all is plausible.
+// all is plausible; half of one is not.
 func plausible(f *feature.Forecast) bool {
-	if !f.Known() {
-		return true
-	}
-	for _, s := range [4]feature.Seconds{f.TTFT.P50, f.TTFT.P90, f.TPOT.P50, f.TPOT.P90} {
-		if !(s > 0 && s <= longestForecast) {
+	latencies := [4]feature.Seconds{f.TTFT.P50, f.TTFT.P90, f.TPOT.P50, f.TPOT.P90}
+	residuals := [4]float64{f.Residual.TTFT.P50, f.Residual.TTFT.P90, f.Residual.TPOT.P50, f.Residual.TPOT.P90}
+	unknown := 0
+	for i, s := range latencies {
+		switch {
+		case feature.IsUnknown(s):
+			unknown++
+		case !(s > 0 && s <= longestForecast) || !(math.Abs(residuals[i]) <= mostResidual):
 			return false
 		}
 	}
-	return true
+	return unknown == 0 || unknown == len(latencies)
 }

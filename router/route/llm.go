@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/ledger"
 	"github.com/spillway-llm/spillway/router/policy"
 )
 
@@ -20,6 +21,9 @@ type llm struct {
 	prefill  rate
 	fallback string // present choice of auto
 	bundle   int64  // that answered last
+
+	listed time.Time // when an endpoint was last found to list it
+	used   time.Time // when a request was last decided for it
 
 	decisions, forecasts uint64
 }
@@ -51,7 +55,7 @@ func outputBucket(promptTokens float64) int {
 }
 
 func (o *outputs) observe(promptTokens, outputTokens float64) {
-	if !(outputTokens >= 0) {
+	if !(outputTokens >= 0 && outputTokens <= ledger.MaxTokens) { // unknown, or no engine's
 		return
 	}
 	b := outputBucket(promptTokens)

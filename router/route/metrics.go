@@ -11,7 +11,6 @@ type metrics struct {
 	fallbacks *prometheus.CounterVec
 	failures  *prometheus.CounterVec
 	changes   *prometheus.CounterVec
-	ended     *prometheus.CounterVec
 	states    *prometheus.GaugeVec
 	forecast  prometheus.Histogram
 }
@@ -36,15 +35,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "spillway_router_forecast_failures_total", Help: "Forecast calls that failed, by reason."}, []string{"reason"}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_router_state_changes_total", Help: "Changes of the forecast state."}, []string{"from", "to"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_router_ended_total", Help: "Decided requests by how they ended."}, []string{"status"}),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "spillway_router_state", Help: "1 for the present forecast state of an LLM, 0 for the others."}, []string{"llm", "state"}),
 		forecast: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "spillway_router_forecast_seconds", Help: "Time of one forecast call as the router sees it.",
 			Buckets: []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .1}}),
 	}
-	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.ended, m.states, m.forecast)
+	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.forecast)
 	return m
 }
 
@@ -60,9 +57,9 @@ func (m *metrics) state(llm string, now correction.State) {
 }
 
 // decided counts one decision.
-func (m *metrics) decided(s *scratch, state correction.State) {
+func (m *metrics) decided(s *scratch) {
 	m.decisions.WithLabelValues(s.choice.Policy).Inc()
 	if s.input.Policy != s.choice.Policy {
-		m.fallbacks.WithLabelValues(string(state)).Inc()
+		m.fallbacks.WithLabelValues(string(s.state)).Inc()
 	}
 }

@@ -4,42 +4,40 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
-	"github.com/spillway-llm/spillway/router/pool"
 )
 
 // fallbackReason says, for the row and the header, why forecasts did not
-// decide; empty when they did.
-func fallbackReason(r *Router, in *policy.Input, state correction.State, stateReason string, a asking) string {
+// decide; empty when they did or were not meant to.
+func (r *Router) fallbackReason(s *scratch, a asking) string {
 	switch {
-	case r.config.Policy != policy.Predicted || in.Forecasts:
+	case r.config.Policy == s.choice.Policy:
 		return ""
-	case state != correction.Live:
-		return fmt.Sprintf("%s (%s)", state, stateReason)
-	case a.asked && a.result != correction.Answered:
+	case s.state != correction.Live:
+		return fmt.Sprintf("%s (%s)", s.state, s.stateReason)
+	case a.asked && !a.answered():
 		return a.why
+	case s.input.Forecasts:
+		return "no usable endpoint has a forecast"
 	case r.config.Mode == ModeShadow:
 		return "shadow mode"
-	case r.forecaster == nil:
-		return "no predictor is configured"
-	default:
+	default: // live since this request looked
 		return "forecast not asked for"
 	}
 }
 
 // record hands the decision to the recorder. It runs outside the lock.
-func (t *Ticket) record(s *scratch, snap *pool.Snapshot, q *Query, why string, state correction.State, a asking) {
+func (t *Ticket) record(s *scratch, q *Query, a asking) {
 	r := t.router
 	in, out := &s.input, &s.choice
-	reason := out.Reason.String()
-	if why != "" {
-		reason = why + "; " + reason
+	t.reason = out.Reason.String()
+	if why := r.fallbackReason(s, a); why != "" {
+		t.reason = why + "; " + t.reason
 	}
-	t.reason = reason
+	chosen := &in.Candidates[out.Index]
 	d := feature.Decision{
 		ID:                   t.id,
 		DecidedAt:            t.decidedAt,
@@ -49,62 +47,90 @@ func (t *Ticket) record(s *scratch, snap *pool.Snapshot, q *Query, why string, s
 		Policy:               out.Policy,
 		PolicyVersion:        policy.Version,
 		Schema:               feature.Schema,
-		State:                string(state),
-		Reason:               reason,
+		State:                string(s.state),
+		Reason:               t.reason,
 		PromptTokens:         in.Request.PromptTokens,
 		ExpectedOutputTokens: in.Request.ExpectedOutputTokens,
 		SLOTTFT:              q.SLOTTFT,
 		SLOTPOT:              q.SLOTPOT,
 		Priority:             q.Priority,
-		Chosen:               in.Candidates[out.Index].Endpoint,
-		ChosenClass:          in.Candidates[out.Index].Class,
+		Chosen:               chosen.Endpoint,
+		ChosenClass:          chosen.Class,
 		Propensity:           out.Probabilities[out.Index],
 		Explored:             out.Explored,
+		Complete:             len(in.Candidates) <= r.config.CompleteUpTo || drawn(in.Seed) < r.config.CompleteShare,
 		RestCostMin:          feature.Unknown,
 		RestCostMax:          feature.Unknown,
-		Epoch:                snap.Epoch,
+		Epoch:                s.epoch,
 		Seed:                 in.Seed,
 	}
-	answered := a.asked && a.result == correction.Answered
-	if answered {
+	if a.answered() {
 		d.Bundle = a.answer.Bundle
 	}
-	all := make([]feature.Candidate, len(in.Candidates))
+	s.rows(&d, a)
+	if d.Complete {
+		d.States = policy.Encode(nil, in)
+	}
+	t.others = s.options()
+	r.recorder.RecordDecision(d)
+	t.recorded = true
+}
+
+// rows fills in the candidates: all of a complete row, else those that were
+// forecast and the chosen one, with what there is to say of the rest.
+func (s *scratch) rows(d *feature.Decision, a asking) {
+	in, out := &s.input, &s.choice
+	n := len(in.Candidates)
+	if !d.Complete {
+		n = min(n, len(s.asked)+1)
+	}
+	d.Candidates = make([]feature.Candidate, 0, n)
 	for i := range in.Candidates {
-		c := &in.Candidates[i]
-		all[i] = feature.Candidate{
-			Endpoint:    c.Endpoint,
-			Class:       c.Class,
+		forecast := a.answered() && s.row[i] >= 0 && s.forecasts[s.row[i]].Known()
+		if !d.Complete && i != out.Index && !forecast {
+			d.Rest++
+			d.RestCostMin = least(d.RestCostMin, out.Costs[i])
+			d.RestCostMax = -least(-d.RestCostMax, -out.Costs[i])
+			continue
+		}
+		c := feature.Candidate{
+			Endpoint:    in.Candidates[i].Endpoint,
+			Class:       in.Candidates[i].Class,
 			Vector:      noVector,
 			Forecast:    feature.NoForecast,
 			Corrected:   out.Forecasts[i],
 			Cost:        out.Costs[i],
 			Probability: out.Probabilities[i],
 		}
+		switch j := s.row[i]; {
+		case j >= 0:
+			c.Vector = s.vectors[j]
+		case i == out.Index: // nobody was asked: what the decision itself saw
+			c.Vector = in.Candidates[i].Vector(&in.Request)
+		}
+		if forecast {
+			c.Forecast = s.forecasts[s.row[i]]
+		}
+		if i == out.Index {
+			d.ChosenVector = c.Vector
+		}
+		d.Candidates = append(d.Candidates, c)
 	}
-	if a.asked {
-		for j, i := range s.asked {
-			all[i].Vector = s.vectors[j]
-			if answered {
-				all[i].Forecast = s.forecasts[j]
-			}
+}
+
+// options is what a retry may choose from.
+func (s *scratch) options() []option {
+	n := len(s.input.Candidates)
+	if n < 2 {
+		return nil
+	}
+	others := make([]option, 0, n-1)
+	for i := range s.input.Candidates {
+		if i != s.choice.Index {
+			others = append(others, option{s.input.Candidates[i].Endpoint, s.choice.Costs[i], s.choice.Forecasts[i]})
 		}
 	}
-	chosen := &all[out.Index]
-	if chosen.Vector == noVector || chosen.Vector[0] != chosen.Vector[0] {
-		// Not forecast: its vector is that of the decision itself.
-		chosen.Vector = in.Candidates[out.Index].Vector(&in.Request)
-	}
-	d.ChosenVector = chosen.Vector
-	d.Complete = len(all) <= r.config.CompleteUpTo || rand.Float64() < r.config.CompleteShare
-	d.Candidates = all
-	if d.Complete {
-		d.States = policy.Encode(nil, in)
-	} else {
-		d.Candidates, d.Rest, d.RestCostMin, d.RestCostMax = shorten(all, out.Index)
-	}
-	t.others = all
-	r.recorder.RecordDecision(d)
+	return others
 }
 
 // noVector is the vector of a candidate that was not asked about.
@@ -115,24 +141,21 @@ var noVector = func() (v feature.Vector) {
 	return v
 }()
 
-// shorten keeps the candidates that were forecast and the chosen one, and
-// tells of the rest how many there were and what they would have cost.
-func shorten(all []feature.Candidate, chosen int) (kept []feature.Candidate, rest int, least, most float64) {
-	least, most = feature.Unknown, feature.Unknown
-	for i, c := range all {
-		if i == chosen || c.Forecast.Known() {
-			kept = append(kept, c)
-			continue
-		}
-		rest++
-		if c.Cost == c.Cost {
-			if !(least <= c.Cost) {
-				least = c.Cost
-			}
-			if !(most >= c.Cost) {
-				most = c.Cost
-			}
-		}
+// least is the lesser of two numbers that may be unknown.
+func least(a, b float64) float64 {
+	if b < a || a != a {
+		return b
 	}
-	return slices.Clip(kept), rest, least, most
+	return a
+}
+
+// draw is a seed for one decision's own draws.
+func draw() uint64 { return rand.Uint64() }
+
+// drawn is a number from 0 to 1 that follows from a decision's seed and from
+// none of its draws: whether a row is complete says nothing of its choice.
+func drawn(seed uint64) float64 {
+	var source rand.PCG
+	source.Seed(seed, 0x636f_6d70_6c65_7465)
+	return float64(source.Uint64()>>11) / (1 << 53)
 }

@@ -2,7 +2,6 @@ package route
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -47,9 +46,9 @@ type EndpointStatus struct {
 	Waiting       feature.Number  `json:"waiting"`
 	Running       feature.Number  `json:"running"`
 	KVUsed        feature.Number  `json:"kv_used"`        // fraction
-	InFlight      float64         `json:"in_flight"`      // requests of this router
-	PrefillTokens float64         `json:"prefill_tokens"` // of those without a first token
-	SpeedFactor   float64         `json:"speed_factor"`   // how many times slower than its class
+	InFlight      feature.Number  `json:"in_flight"`      // requests of this router
+	PrefillTokens feature.Number  `json:"prefill_tokens"` // of those without a first token
+	SpeedFactor   feature.Number  `json:"speed_factor"`   // how many times slower than its class
 	Chosen        uint64          `json:"chosen"`
 }
 
@@ -77,45 +76,62 @@ type Recent struct {
 	Status       string          `json:"status"`
 }
 
-// Status describes the router as it is now.
+// Status describes the router as it is now. Numbers that are not known are
+// null in its JSON.
 func (r *Router) Status() Status {
-	now := time.Now()
-	snap := r.pool.Snapshot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Router: r.config.Name, Changes: slices.Clone(r.changes), Recent: slices.Clone(r.recent)}
-	for _, l := range r.llms {
-		state, reason, since := l.machine.State()
-		fallback := r.config.Fallback
-		if fallback == Auto {
-			fallback = l.fallback
-		}
-		s.LLMs = append(s.LLMs, LLMStatus{
-			LLM: l.name, State: string(state), Reason: reason, Since: since,
-			Policy: r.config.Policy, Fallback: fallback,
-			Bundle: l.bundle, Decisions: l.decisions, Forecasts: l.forecasts,
-		})
+	now := time.Now()
+	r.sync()
+	s := Status{
+		Router:  r.config.Name,
+		Changes: slices.Clone(r.changes),
+		Recent:  slices.Clone(r.recent[max(0, len(r.recent)-recentLength):]),
 	}
-	slices.SortFunc(s.LLMs, func(a, b LLMStatus) int { return strings.Compare(a.LLM, b.LLM) })
-	for i := range snap.Endpoints {
-		e := &snap.Endpoints[i]
-		known := r.endpoint(e)
-		scraped := e.Scraped(now)
-		flying := r.ledger.State(e.ID, e.Incarnation, now, e.ScrapedAt)
-		s.Endpoints = append(s.Endpoints, EndpointStatus{
-			ID: e.ID, URL: e.URL, Class: e.Class, Healthy: e.Healthy, Draining: e.Draining,
-			Age: scraped.Age, Waiting: feature.Number(scraped.Waiting), Running: feature.Number(scraped.Running), KVUsed: feature.Number(scraped.KVUsed),
-			InFlight: flying.Requests, PrefillTokens: flying.PrefillTokens,
-			SpeedFactor: known.speed.Factor(now), Chosen: known.chosen,
-		})
+	for _, l := range r.sorted() {
+		s.LLMs = append(s.LLMs, r.llmStatus(l))
+	}
+	if r.others != nil {
+		s.LLMs = append(s.LLMs, r.llmStatus(r.others))
+	}
+	for _, e := range r.present {
+		s.Endpoints = append(s.Endpoints, r.endpointStatus(e, now))
 	}
 	return s
 }
 
+func (r *Router) llmStatus(l *llm) LLMStatus {
+	state, reason, since := l.machine.State()
+	fallback := r.config.Fallback
+	if fallback == Auto {
+		fallback = l.fallback
+	}
+	return LLMStatus{
+		LLM: l.name, State: string(state), Reason: reason, Since: since,
+		Policy: r.config.Policy, Fallback: fallback,
+		Bundle: l.bundle, Decisions: l.decisions, Forecasts: l.forecasts,
+	}
+}
+
+func (r *Router) endpointStatus(e *endpoint, now time.Time) EndpointStatus {
+	load := e.load(r, now)
+	return EndpointStatus{
+		ID: e.id, URL: e.state.URL, Class: e.state.Class, Healthy: e.state.Healthy, Draining: e.state.Draining,
+		Age:           load.Scraped.Age,
+		Waiting:       feature.Number(load.Scraped.Waiting),
+		Running:       feature.Number(load.Scraped.Running),
+		KVUsed:        feature.Number(load.Scraped.KVUsed),
+		InFlight:      feature.Number(load.Ledger.Requests),
+		PrefillTokens: feature.Number(load.Ledger.PrefillTokens),
+		SpeedFactor:   feature.Number(load.Profile.SpeedFactor),
+		Chosen:        e.chosen,
+	}
+}
+
 // remember keeps an ended request for the status.
-func (r *Router) remember(t *Ticket, e End, now time.Time) {
+func (r *Router) remember(t *Ticket, e *End, now time.Time) {
 	r.recent = append(r.recent, Recent{
-		ID: t.id.String(), At: now, LLM: t.llm.name, Endpoint: t.state.ID, Policy: t.policy, Reason: t.reason,
+		ID: t.id.String(), At: now, LLM: t.llm.name, Endpoint: t.endpoint.id, Policy: t.policy, Reason: t.reason,
 		ForecastTTFT: t.corrected.TTFT.P50, ActualTTFT: e.TTFT,
 		ForecastTPOT: t.corrected.TPOT.P50, ActualTPOT: e.TPOT,
 		Status: string(e.Status),

@@ -1,0 +1,202 @@
+package route
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/policy"
+)
+
+// asking is how asking for a request's forecasts went.
+type asking struct {
+	asked  bool
+	answer Answer
+	result correction.Result
+	why    string
+}
+
+func (a *asking) answered() bool { return a.asked && a.result == correction.Answered }
+
+// asks reports whether requests ask for forecasts in a state. In the others
+// only the probe does, so that no request waits for a predictor that is known
+// to be slow or gone.
+func asks(s correction.State) bool {
+	return s == correction.Live || s == correction.Stale || s == correction.Wrong
+}
+
+// choose picks the candidates to forecast and makes their vectors: the k that
+// cost least under the prior, and all warm ones; everyone for k = 0.
+func (s *scratch) choose(k int) {
+	n := len(s.input.Candidates)
+	s.order = s.order[:0]
+	for i := range n {
+		s.order = append(s.order, i)
+	}
+	if k > 0 && n > k {
+		s.costs = s.costs[:0]
+		for i := range n {
+			s.costs = append(s.costs, s.priorCost(i))
+		}
+		slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(s.costs[a], s.costs[b]) })
+		rest := s.order[k:]
+		for _, i := range rest {
+			if policy.Sticky(&s.input, i) {
+				s.order[k] = i // rest is read ahead of where this writes
+				k++
+			}
+		}
+		s.order = s.order[:k]
+		slices.Sort(s.order)
+	}
+	s.asked, s.vectors, s.forecasts = s.asked[:0], s.vectors[:0], s.forecasts[:0]
+	for _, i := range s.order {
+		s.asked = append(s.asked, s.known[i])
+		s.vectors = append(s.vectors, s.input.Candidates[i].Vector(&s.input.Request))
+		s.forecasts = append(s.forecasts, feature.NoForecast)
+	}
+}
+
+// priorCost orders candidates for choose: by standing, then by the seconds the
+// prior gives.
+func (s *scratch) priorCost(i int) float64 {
+	const perStanding = 1e6 // more seconds than any request takes
+	c := &s.input.Candidates[i]
+	p := c.Prior(&s.input.Request)
+	cost := float64(p.TTFT) + float64(p.TPOT)*s.input.Request.ExpectedOutputTokens
+	if math.IsNaN(cost) {
+		cost = math.Inf(1)
+	}
+	return min(cost, perStanding/2) + float64(c.Standing)*perStanding
+}
+
+// ask makes one forecast call within the deadline. An answer that comes after
+// it is late, however good.
+func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) asking {
+	ctx, cancel := context.WithTimeout(ctx, r.config.ForecastDeadline)
+	defer cancel()
+	began := time.Now()
+	answer, err := r.forecaster.Forecast(ctx, llm, vectors, out)
+	r.metrics.forecast.Observe(time.Since(began).Seconds())
+	a := asking{asked: true, answer: answer}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = ctx.Err()
+	}
+	a.result, a.why = classify(err)
+	if err != nil {
+		return a
+	}
+	for i := range out {
+		if f := &out[i]; !plausible(f) {
+			a.result = correction.Invalid
+			a.why = fmt.Sprintf("bundle %d forecast TTFT %g s, TPOT %g s", answer.Bundle, f.TTFT.P50, f.TPOT.P50)
+		}
+	}
+	return a
+}
+
+// join gives the candidates what was asked and answered about them. In the
+// meantime an endpoint may have left, come, or begun another life; then it has
+// no forecast.
+func (s *scratch) join(a asking) {
+	s.row = s.row[:0]
+	j := 0
+	for i, e := range s.known {
+		for j < len(s.asked) && s.asked[j].id < e.id {
+			j++
+		}
+		if j == len(s.asked) || s.asked[j] != e {
+			s.row = append(s.row, -1)
+			continue
+		}
+		s.row = append(s.row, j)
+		if !a.answered() || !s.forecasts[j].Known() {
+			continue
+		}
+		c := &s.input.Candidates[i]
+		c.Residual = s.forecasts[j].Residual
+		c.Correction = feature.Residual{
+			TTFT: feature.LogQuantiles{P50: e.offset.TTFT(), P90: e.offset.TTFT() + s.llm.coverage.TTFT()},
+			TPOT: feature.LogQuantiles{P50: e.offset.TPOT(), P90: e.offset.TPOT() + s.llm.coverage.TPOT()},
+		}
+	}
+}
+
+// settled tells the LLM's machine how one forecast call ended.
+func (r *Router) settled(l *llm, now time.Time, a asking) {
+	if a.result != correction.Answered {
+		r.metrics.failures.WithLabelValues(resultNames[a.result]).Inc()
+		r.note(l)(l.machine.Failed(now, a.result, a.why))
+		return
+	}
+	if a.answer.Bundle != l.bundle {
+		if l.bundle != 0 {
+			for _, e := range r.endpoints {
+				e.offset.Forget()
+			}
+		}
+		l.bundle = a.answer.Bundle
+	}
+	r.note(l)(l.machine.Answered(now, a.answer.Validated, a.answer.MaxAge))
+}
+
+// probesAtOnce bounds one round of probes: a router that meets many LLMs asks
+// about them in turn.
+const probesAtOnce = 16
+
+// probe asks for one forecast of an ordinary request for LLMs whose requests
+// don't ask themselves, to see when the predictor is well.
+func (r *Router) probe(ctx context.Context) {
+	if r.forecaster == nil || r.config.Policy != policy.Predicted {
+		return
+	}
+	c := policy.Candidate{
+		Coefficients: r.config.DefaultProfile.Coefficients,
+		Load:         feature.Load{Profile: profileLoad(&r.config.DefaultProfile, 1)},
+	}
+	request := policy.Request{PromptTokens: 1000, ExpectedOutputTokens: coldOutput, MaxOutputTokens: feature.Unknown, Completions: 1}
+	vectors := []feature.Vector{c.Vector(&request)}
+	for _, l := range r.quiet() {
+		out := []feature.Forecast{feature.NoForecast}
+		a := r.ask(ctx, l.name, vectors, out)
+		if ctx.Err() != nil {
+			return // the router ends: that says nothing of the predictor
+		}
+		r.mu.Lock()
+		if r.llms[l.name] == l {
+			r.settled(l, time.Now(), a)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// quiet is whom the next round of probes is about.
+func (r *Router) quiet() []*llm {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*llm
+	next := 0
+	for _, l := range r.sorted() {
+		if s, _, _ := l.machine.State(); !asks(s) {
+			if l.name <= r.probed {
+				next = len(all) + 1
+			}
+			all = append(all, l)
+		}
+	}
+	if len(all) <= probesAtOnce {
+		return all
+	}
+	turn := make([]*llm, 0, probesAtOnce)
+	for i := range probesAtOnce {
+		turn = append(turn, all[(next+i)%len(all)])
+	}
+	r.probed = turn[len(turn)-1].name
+	return turn
+}

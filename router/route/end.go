@@ -1,0 +1,105 @@
+package route
+
+import (
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// End settles the ticket, tells the pool how its endpoint did and records what
+// came of it. Only the first call counts.
+func (t *Ticket) End(e End) {
+	t.once.Do(func() { t.end(&e) })
+}
+
+// endUnless ends a ticket that its maker can't hand out.
+func (t *Ticket) endUnless(fine *bool) {
+	if !*fine {
+		unknown := feature.Seconds(feature.Unknown)
+		t.End(End{Status: feature.Lost, TTFT: unknown, TPOT: unknown, E2E: unknown,
+			PromptTokens: feature.Unknown, OutputTokens: feature.Unknown, CachedTokens: feature.Unknown})
+	}
+}
+
+func (t *Ticket) end(e *End) {
+	t.ended, t.others = true, nil
+	now := time.Now()
+	t.close(e, now)
+	switch {
+	case e.Status == feature.OK:
+		t.router.pool.ReportSuccess(t.endpoint.id)
+	case e.endpointFailed() && !t.reported:
+		t.reported = true
+		t.router.pool.ReportFailure(t.endpoint.id)
+	}
+	if t.recorded {
+		t.router.recorder.RecordOutcome(t.outcome(e, now))
+	}
+}
+
+// close does what End does under the lock.
+func (t *Ticket) close(e *End, now time.Time) {
+	t.router.mu.Lock()
+	defer t.router.mu.Unlock()
+	t.settle()
+	if e.Status == feature.OK {
+		t.learn(e)
+	}
+	t.router.remember(t, e, now)
+}
+
+// endpointFailed reports whether the request ended badly for the endpoint's
+// own fault: it was silent, answered 5xx or broke off an answer that had
+// begun well. A request it refused or a client that left says nothing of it.
+func (e *End) endpointFailed() bool {
+	switch e.Status {
+	case feature.UpstreamTimeout:
+		return true
+	case feature.UpstreamError:
+		return e.HTTPStatus >= 500 || e.HTTPStatus/100 == 2
+	}
+	return false
+}
+
+// learn takes in what a served request says about lengths and forecasts.
+func (t *Ticket) learn(e *End) {
+	prompt := t.prompt
+	if e.PromptTokens > 0 {
+		prompt = e.PromptTokens
+		if t.query.Images == 0 && t.query.PromptTokens == 0 {
+			t.llm.bytes.observe(e.PromptTokens, t.query.PromptBytes)
+		}
+	}
+	t.llm.output.observe(prompt, e.OutputTokens)
+	if t.plain.Known() {
+		t.endpoint.offset.Observe(t.plain, e.TTFT, e.TPOT)
+		t.llm.coverage.Observe(t.corrected, e.TTFT, e.TPOT)
+	}
+}
+
+// outcome makes the row.
+func (t *Ticket) outcome(e *End, now time.Time) feature.Outcome {
+	o := feature.Outcome{
+		Decision:     t.id,
+		DecidedAt:    t.decidedAt,
+		Attempt:      t.attempt,
+		Status:       e.Status,
+		HTTPStatus:   e.HTTPStatus,
+		TTFT:         e.TTFT,
+		TPOT:         e.TPOT,
+		E2E:          e.E2E,
+		OutputTokens: e.OutputTokens,
+		CachedTokens: e.CachedTokens,
+		Endpoint:     t.endpoint.id,
+		CensoredAt:   feature.Seconds(feature.Unknown),
+		FinishedAt:   now.UTC().Truncate(time.Microsecond),
+	}
+	if e.Status == feature.OK {
+		return o
+	}
+	o.E2E = feature.Seconds(feature.Unknown)
+	if feature.IsUnknown(e.TTFT) && t.query.Streaming && !t.sentAt.IsZero() {
+		o.CensoredAt = feature.SecondsOf(now.Sub(t.sentAt))
+	}
+	return o
+}

@@ -1,0 +1,114 @@
+package route
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/policy"
+)
+
+// option is an endpoint where the request might have gone, by what the
+// decision thought of it.
+type option struct {
+	endpoint  string
+	cost      float64 // NaN when the policy did not score it
+	corrected feature.Forecast
+}
+
+// Retry moves the request to the next best endpoint of the same decision after
+// the first one failed before its first byte, and tells the pool of the
+// failure. It reports false, and moves nothing, when there is no other, when a
+// retry was made before, and once a token came.
+func (t *Ticket) Retry(why string) bool {
+	if t.ended || t.first {
+		return false
+	}
+	r := t.router
+	failed := t.endpoint.id
+	if !t.reported {
+		t.reported = true
+		r.pool.ReportFailure(failed)
+	}
+	if t.attempt > 1 || !t.move() {
+		return false
+	}
+	if r.log.Enabled(context.Background(), slog.LevelDebug) {
+		r.log.Debug("retrying on another endpoint", "decision", t.id.String(), "from", failed, "to", t.endpoint.id, "reason", why)
+	}
+	return true
+}
+
+// move charges the ticket to the next best endpoint instead of its own.
+func (t *Ticket) move() bool {
+	r := t.router
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.sync()
+	next, was := t.nextBest()
+	if next == nil {
+		return false
+	}
+	t.settle()
+	t.endpoint, t.url = next, next.state.URL
+	t.attempt++
+	t.others = nil
+	t.corrected, t.plain = was.corrected, feature.NoForecast // made for another moment: nothing is learned from it
+	t.entry.UncachedTokens = t.entry.PromptTokens            // what it holds was not asked
+	t.work = float64(next.profile.Coefficients.Work(t.prompt, t.prompt))
+	t.reported, t.sentAt = false, time.Time{}
+	t.charge(now)
+	return true
+}
+
+// nextBest is the best other endpoint that the present pool has: of the best
+// standing, of the least cost at the decision, of the fewest requests in
+// flight now.
+func (t *Ticket) nextBest() (*endpoint, option) {
+	r := t.router
+	now := time.Now()
+	var best *endpoint
+	var found option
+	var its rank
+	for _, o := range t.others {
+		e := r.endpoints[o.endpoint]
+		if e == nil || e.id == t.endpoint.id || !serves(e.state, t.query.LLM) {
+			continue
+		}
+		rank := rank{
+			standing: r.standing(e.state, now),
+			cost:     o.cost,
+			requests: r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt).Requests,
+		}
+		if rank.standing != policy.Barred && (best == nil || rank.before(its)) {
+			best, found, its = e, o, rank
+		}
+	}
+	return best, found
+}
+
+// rank orders endpoints for a retry.
+type rank struct {
+	standing policy.Standing
+	cost     float64
+	requests float64
+}
+
+func (a rank) before(b rank) bool {
+	return cmp.Or(
+		cmp.Compare(a.standing, b.standing),
+		cmp.Compare(unscoredLast(a.cost), unscoredLast(b.cost)),
+		cmp.Compare(a.requests, b.requests),
+	) < 0
+}
+
+func unscoredLast(cost float64) float64 {
+	if math.IsNaN(cost) {
+		return math.Inf(1)
+	}
+	return cost
+}

@@ -1,0 +1,141 @@
+package route
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/pool"
+	"github.com/spillway-llm/spillway/router/prefix"
+)
+
+// scratch is the memory of one decision, used again by later ones.
+type scratch struct {
+	hasher  prefix.Hasher
+	matches []int32 // by slot of the index
+
+	llm         *llm
+	state       correction.State
+	stateReason string
+
+	// The candidates, side by side, and what Decide makes of them.
+	known  []*endpoint
+	input  policy.Input
+	choice policy.Choice
+	row    []int // of vectors and forecasts that is the candidate's; -1 for none
+	epoch  uint64
+	peak   float64 // sum of their peak prefill throughputs
+
+	// What was asked, side by side, ordered by endpoint.
+	asked     []*endpoint
+	vectors   []feature.Vector
+	forecasts []feature.Forecast
+
+	order []int     // see choose
+	costs []float64 // see choose
+}
+
+// chain hashes the prompt in place.
+func (s *scratch) chain(q *Query) []uint64 {
+	if q.Prompt == nil {
+		return nil
+	}
+	s.hasher.Reset(prefix.Seed{LLM: q.LLM, Salt: q.Salt}, prefix.DefaultBlockBytes)
+	for span := range q.Prompt {
+		s.hasher.Write(span)
+	}
+	return s.hasher.Chain()
+}
+
+// begin starts a decision for q.
+func (s *scratch) begin(r *Router, l *llm, q *Query) {
+	s.llm = l
+	s.asked, s.vectors, s.forecasts = s.asked[:0], s.vectors[:0], s.forecasts[:0]
+	prompt := l.promptTokens(q)
+	s.input = policy.Input{
+		Policy:     r.config.Policy,
+		Settings:   r.config.Settings,
+		Candidates: s.input.Candidates[:0],
+		Request: policy.Request{
+			PromptTokens:         prompt,
+			ExpectedOutputTokens: l.output.expect(prompt, q.limit()),
+			MaxOutputTokens:      q.limit(),
+			Completions:          float64(max(1, q.Completions)),
+			SLOTTFT:              q.SLOTTFT,
+			SLOTPOT:              q.SLOTPOT,
+			Priority:             float64(q.Priority),
+		},
+	}
+}
+
+// candidates finds the endpoints of the present pool that may serve q. Called
+// under mu.
+func (r *Router) candidates(s *scratch, q *Query) error {
+	snap := r.sync()
+	s.epoch, s.known = snap.Epoch, s.known[:0]
+	for _, e := range r.present {
+		if serves(e.state, q.LLM) {
+			s.known = append(s.known, e)
+		}
+	}
+	switch {
+	case len(r.present) == 0:
+		return ErrNoEndpoint
+	case len(s.known) == 0:
+		return fmt.Errorf("%w: %q", ErrUnknownLLM, q.LLM)
+	}
+	return nil
+}
+
+// view describes the candidates as the pool, the ledger, the index and what
+// was learned show them now. Called under mu.
+func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
+	if n := r.index.Slots(); len(s.matches) < n {
+		s.matches = make([]int32, n)
+	}
+	if len(chain) > 0 {
+		r.index.Match(chain, s.matches)
+	} else {
+		clear(s.matches)
+	}
+	s.peak = 0
+	blockTokens := float64(prefix.DefaultBlockBytes) * s.llm.bytes.perByte
+	s.input.Candidates = slices.Grow(s.input.Candidates[:0], len(s.known))[:len(s.known)]
+	for i, e := range s.known {
+		c := &s.input.Candidates[i]
+		*c = policy.Candidate{
+			Endpoint:     e.id,
+			Class:        e.state.Class,
+			Standing:     r.standing(e.state, now),
+			CachedTokens: min(s.input.Request.PromptTokens, math.Floor(float64(s.matches[e.slot])*blockTokens)),
+			Coefficients: e.profile.Coefficients,
+			Residual:     feature.NoResidual,
+			Load:         e.load(r, now),
+		}
+		s.peak += c.Load.Profile.PeakPrefillThroughput
+	}
+}
+
+// serves reports whether an endpoint may serve an LLM. One that has not said
+// what it serves may serve anything, and a request that names nothing may go
+// anywhere.
+func serves(e *pool.State, llm string) bool {
+	return llm == "" || len(e.LLMs) == 0 || e.Serves(llm)
+}
+
+func (r *Router) standing(e *pool.State, now time.Time) policy.Standing {
+	switch {
+	case e.Draining:
+		return policy.Barred
+	case !e.Healthy:
+		return policy.Doubtful
+	case e.ScrapedAt.IsZero() || now.Sub(e.ScrapedAt) > r.config.ScrapeMaxAge:
+		return policy.Dated
+	default:
+		return policy.Good
+	}
+}
