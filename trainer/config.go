@@ -1,7 +1,10 @@
 package trainer
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -18,11 +21,11 @@ type Config struct {
 	WindowRows   int           // newest rows used at most
 	HalfLife     time.Duration // age at which a row weighs half
 	HeldOutShare float64       // of the rows, the latest, that judge
-	MinHeldOut   int           // fewest rows with a TTFT that may judge
-	MinNewRows   int           // fewest rows since the last refit that make another worth while
-	QuietMost    time.Duration // how long a bundle may be extended for want of new rows
+	MinHeldOut   int           // fewest rows with a TTFT, and with a TPOT where they have one, that may judge
+	MinNewRows   int           // fewest rows since the last judgement that make another worth while
+	QuietMost    time.Duration // after its last judgement, how long a bundle may be extended for want of new rows
 
-	Fit  gbdt.Options // of every head; objective, quantile, signs, seed and threads are set here
+	Fit  gbdt.Options // of every head; its objective, quantile, seed and validation are set by the trainer
 	Seed uint64
 
 	Profiles       map[string]physics.Profile // by endpoint class: the coefficients a bundle carries
@@ -57,6 +60,7 @@ func (c *Config) Check() error {
 	if _, err := c.schedule(); err != nil {
 		return err
 	}
+	most := c.HeldOutShare * float64(c.WindowRows)
 	for _, x := range []struct {
 		key string
 		ok  bool
@@ -66,11 +70,21 @@ func (c *Config) Check() error {
 		{"window_rows: must be at least 100", c.WindowRows >= 100},
 		{"held_out_share: must be above 0 and at most 0.5", c.HeldOutShare > 0 && c.HeldOutShare <= 0.5},
 		{"min_held_out: must be at least 20", c.MinHeldOut >= 20},
+		{fmt.Sprintf("min_held_out: can't be reached, held_out_share of window_rows is %.0f", most), float64(c.MinHeldOut) <= most},
 		{"min_new_rows: must not be negative", c.MinNewRows >= 0},
 		{"quiet_most: must not be negative", c.QuietMost >= 0},
+		{"trees: must be at least 1", c.Fit.Trees >= 1},
+		{"leaves: must be at least 2", c.Fit.Leaves >= 2},
+		{"learning_rate: must be above 0 and at most 1", c.Fit.LearningRate > 0 && c.Fit.LearningRate <= 1},
+		{"threads: must be at least 1", c.Fit.Threads >= 1},
 	} {
 		if !x.ok {
-			return fmt.Errorf("%s", x.key)
+			return errors.New(x.key)
+		}
+	}
+	for _, class := range slices.Sorted(maps.Keys(c.Profiles)) {
+		if err := c.Profiles[class].Check(); err != nil {
+			return fmt.Errorf("class %s: %w", class, err)
 		}
 	}
 	return c.DefaultProfile.Check()
@@ -81,25 +95,31 @@ func (c *Config) schedule() (cron.Schedule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schedule: %q is no cron expression (want one such as \"*/10 * * * *\" or \"@every 20s\"): %w", c.Schedule, err)
 	}
+	// Next is zero when it finds no time within five years.
+	if s.Next(time.Now()).IsZero() {
+		return nil, fmt.Errorf("schedule: %q never comes: want a time that exists, such as \"*/10 * * * *\"", c.Schedule)
+	}
 	return s, nil
 }
 
 // Interval is the time between two refits, and a third of how long a bundle
-// may be used after it was validated.
+// may be used after it was validated. Where the schedule is uneven it is the
+// longer one of the time to the next refit and that between the next two, so
+// that a bundle of Friday evening lives until Monday's refit.
 func (c *Config) Interval(now time.Time) (time.Duration, error) {
 	s, err := c.schedule()
 	if err != nil {
 		return 0, err
 	}
 	next := s.Next(now)
-	return s.Next(next).Sub(next), nil
+	return max(next.Sub(now), s.Next(next).Sub(next)), nil
 }
 
 // maxAgeIntervals is how many refit intervals a bundle may be used after it
 // was validated.
 const maxAgeIntervals = 3
 
-// Coefficients are those of every class, for the bundle.
+// coefficients are those of every class, for the bundle.
 func (c *Config) coefficients(classes []string) map[string]physics.Coefficients {
 	out := map[string]physics.Coefficients{}
 	for _, class := range classes {
