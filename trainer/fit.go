@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -54,11 +55,6 @@ func tableOf(target bundle.Target, all []sample, halfLife time.Duration) table {
 		}
 		var wide [feature.Width]float64
 		all[i].vector.Wide(wide[:])
-		for j, x := range wide {
-			if math.IsInf(x, 0) {
-				wide[j] = math.NaN()
-			}
-		}
 		t.x = append(t.x, wide[:]...)
 		t.y = append(t.y, y)
 		age := newest.Sub(all[i].decided).Seconds() / halfLife.Seconds()
@@ -67,30 +63,48 @@ func tableOf(target bundle.Target, all []sample, halfLife time.Duration) table {
 	return t
 }
 
-// fit makes a bundle of the learned samples.
-func (t *Trainer) fit(ctx context.Context, llm string, learn []sample, now time.Time) (*bundle.Bundle, error) {
+// errUnfitted marks a fit that failed for what it was given, not for the store.
+var errUnfitted = errors.New("the fit failed")
+
+// fit makes a bundle of the learned samples; targets that are not learned keep
+// the prior. It renews the lease before each head, so that a large window may
+// take longer than one lease.
+func (t *Trainer) fit(ctx context.Context, c *cycle, learn []sample, learned targets) (*bundle.Bundle, error) {
 	b := bundle.Bundle{
-		LLM:          llm,
-		CreatedAt:    now.UTC(),
+		LLM:          c.result.LLM,
+		CreatedAt:    c.began.UTC(),
 		Seed:         t.config.Seed,
 		Window:       bundle.Window{Rows: len(learn), From: learn[0].decided, To: learn[len(learn)-1].decided},
 		Coefficients: t.config.coefficients(classes(learn)),
 		Support:      bundle.SupportOf(vectors(learn)),
 	}
 	for target := range bundle.Targets {
-		rows := tableOf(target, learn, t.config.HalfLife)
-		if len(rows.y) == 0 {
-			return nil, fmt.Errorf("no row has a value for %s", target)
+		if err := c.lease.Renew(ctx, leaseTime); err != nil {
+			return nil, err
+		}
+		rows := priorStays
+		if learned[target] {
+			rows = tableOf(target, learn, t.config.HalfLife)
 		}
 		f, err := t.head(ctx, target, rows)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
-			return nil, fmt.Errorf("fit %s: %w", target, err)
+			return nil, fmt.Errorf("%w: %s: %w", errUnfitted, target, err)
 		}
 		low, high := clip(rows.y)
 		b.Heads[target] = bundle.Head{Forest: f.Text(), Low: low, High: high}
 	}
-	return bundle.New(b, vectors(learn))
+	made, err := bundle.New(b, vectors(learn))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnfitted, err)
+	}
+	return made, nil
 }
+
+// priorStays is what a head learns from that shall add nothing to the prior.
+var priorStays = table{x: make([]float64, feature.Width), y: []float64{0}, weight: []float64{1}}
 
 // head fits one forest: first on the earlier rows, to find out on the later
 // ones how many trees help, then that many on all of them.

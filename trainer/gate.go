@@ -13,11 +13,12 @@ import (
 // ln(actual/prior) on held-out rows.
 type Verdict struct {
 	Accepted           bool           `json:"accepted"`
-	Reasons            []string       `json:"reasons"` // of a refusal
+	Reasons            []string       `json:"reasons"`           // of a refusal
+	Missing            []string       `json:"missing,omitempty"` // what could not be learned, so that the prior stays
 	LearnRows          int            `json:"learn_rows"`
 	HeldOut            int            `json:"held_out_rows"` // with a TTFT
 	Heads              []HeadVerdict  `json:"heads"`
-	VersusPrior        Interval       `json:"versus_prior"` // candidate's loss less the rival's, over the prior's, summed over heads; below 0 is better
+	VersusPrior        Interval       `json:"versus_prior"` // candidate's loss less the rival's, over the prior's, summed over the learned heads; below 0 is better
 	VersusCART         Interval       `json:"versus_cart"`
 	VersusServed       *Interval      `json:"versus_served,omitempty"`
 	TTFTMedianAPE      feature.Number `json:"ttft_median_ape"` // of the candidate's p50, a fraction
@@ -29,8 +30,8 @@ type Verdict struct {
 // HeadVerdict is one head's part of a verdict.
 type HeadVerdict struct {
 	Head      string         `json:"head"`
-	Rows      int            `json:"rows"`
-	Distinct  int            `json:"distinct"` // different forecasts on the held-out rows
+	Rows      int            `json:"rows"`     // held out, with this head's target
+	Distinct  int            `json:"distinct"` // different forecasts of the candidate on them
 	Candidate Interval       `json:"candidate"`
 	Prior     Interval       `json:"prior"`
 	CART      Interval       `json:"cart"`
@@ -44,72 +45,86 @@ type rivals struct {
 	served                 *contender // nil when nothing is served
 }
 
-// headMargin is how much worse than the prior a single head may be, as a share
-// of the prior's loss: a head the prior already does well must not sink a
-// bundle by chance.
-const headMargin = 0.1
+// targets says of each target whether it is learned.
+type targets [bundle.Targets]bool
 
-// judged compares the contenders on the held-out rows and decides. On the loss
-// of all heads together the candidate must beat the prior with 95 % confidence,
-// beat CART, and not lose to the served bundle. No single head may be worse
-// than the prior by more than headMargin with 95 % confidence, and none may say
-// the same of every row.
-func (t *Trainer) judged(learn, judge []sample, r rivals) Verdict {
-	v := Verdict{LearnRows: len(learn)}
-	versusPrior, versusCART, versusServed := make([]float64, len(judge)), make([]float64, len(judge)), make([]float64, len(judge))
+// rare is the share of held-out rows below which a target counts as one that
+// this traffic does not have: waiting for more rows would take for ever.
+const rare = 0.05
+
+// learnable says which targets there are rows to learn and to judge; an error
+// says which are too few yet. TTFT must be learned. TPOT need not where next
+// to no answer has a second token.
+func (t *Trainer) learnable(learn, judge []sample) (targets, error) {
+	var out targets
+	for _, x := range []struct {
+		name     string
+		p50, p90 bundle.Target
+		must     bool
+	}{
+		{"TTFT", bundle.TTFTP50, bundle.TTFTP90, true},
+		{"TPOT", bundle.TPOTP50, bundle.TPOTP90, false},
+	} {
+		learns, judges := measured(x.p50, learn), measured(x.p50, judge)
+		switch few := judges < t.config.MinHeldOut; {
+		case !x.must && (learns == 0 || few && float64(judges) < rare*float64(len(judge))):
+			continue
+		case few:
+			return out, fmt.Errorf("%d held-out rows with a %s, want %d", judges, x.name, t.config.MinHeldOut)
+		case learns == 0:
+			return out, fmt.Errorf("no row with a %s had ended when the held-out part began", x.name)
+		}
+		out[x.p50], out[x.p90] = true, true
+	}
+	return out, nil
+}
+
+const (
+	// headMargin is how much worse than the prior a single head may be, as a
+	// share of the prior's loss: a head the prior already does well must not
+	// sink a bundle by chance.
+	headMargin = 0.1
+	// leastLoss is what losses are at least divided by, in units of
+	// ln(actual/prior): where the prior is right to a thousandth, nothing is
+	// left to win, and a share of its loss would be noise.
+	leastLoss = 1e-3
+)
+
+// verdict compares the contenders on the held-out rows and decides. On the
+// loss of all learned heads together the candidate must beat the prior with
+// 95 % confidence, beat CART, and not lose to the served bundle. No single
+// head may be worse than the prior by more than headMargin with 95 %
+// confidence, none may say the same of every row, and none may be missing
+// that the served bundle has.
+func (t *Trainer) verdict(learn, judge []sample, learned targets, r rivals) Verdict {
+	v := Verdict{LearnRows: len(learn), Reasons: []string{}}
 	var worse []string
 	for target := range bundle.Targets {
-		mine, prior, cart := losses(target, r.candidate, judge), losses(target, r.prior, judge), losses(target, r.cart, judge)
-		h := HeadVerdict{
-			Head:      target.String(),
-			Candidate: bootstrap(mine, t.config.Seed),
-			Prior:     bootstrap(prior, t.config.Seed),
-			CART:      bootstrap(cart, t.config.Seed),
-		}
-		var served []float64
-		if r.served != nil {
-			served = losses(target, *r.served, judge)
-			i := bootstrap(served, t.config.Seed)
-			h.Served = &i
-		}
-		seen := map[float64]bool{}
-		below := 0
-		own := make([]float64, len(judge))
-		for i := range judge {
-			own[i] = (mine[i] - prior[i]) / float64(h.Prior.Mean)
-			y := label(target, &judge[i])
-			if y != y {
-				continue
-			}
-			versusPrior[i] += own[i]
-			versusCART[i] += (mine[i] - cart[i]) / float64(h.Prior.Mean)
-			if served != nil {
-				versusServed[i] += (mine[i] - served[i]) / float64(h.Prior.Mean)
-			}
-			h.Rows++
-			seen[r.candidate[target][i]] = true
-			if y <= r.candidate[target][i] {
-				below++
-			}
-		}
-		h.Distinct, h.Below = len(seen), feature.Number(below)/feature.Number(max(1, h.Rows))
+		h := t.headVerdict(target, judge, r)
 		v.Heads = append(v.Heads, h)
+		if !learned[target] {
+			continue
+		}
 		if h.Distinct < 2 {
 			worse = append(worse, fmt.Sprintf("%s says the same of every row", h.Head))
 		}
-		if i := bootstrap(own, t.config.Seed); i.Low > headMargin {
+		var alone targets
+		alone[target] = true
+		if t.versus(r.candidate, r.prior, alone, judge, r).Low > headMargin {
 			worse = append(worse, fmt.Sprintf("%s is worse than the prior", h.Head))
 		}
 	}
+	if !learned[bundle.TPOTP50] {
+		v.Missing = append(v.Missing, fmt.Sprintf("no TPOT: %d of %d held-out rows have one, so the prior stays", v.Heads[bundle.TPOTP50].Rows, len(judge)))
+		if r.served != nil && (says(*r.served, bundle.TPOTP50) || says(*r.served, bundle.TPOTP90)) {
+			worse = append(worse, "has no TPOT, which the served bundle has")
+		}
+	}
 	v.HeldOut = v.Heads[bundle.TTFTP50].Rows
-	v.VersusPrior, v.VersusCART = bootstrap(versusPrior, t.config.Seed), bootstrap(versusCART, t.config.Seed)
+	v.VersusPrior, v.VersusCART = t.versus(r.candidate, r.prior, learned, judge, r), t.versus(r.candidate, r.cart, learned, judge, r)
 	v.TTFTMedianAPE, v.PriorTTFTMedianAPE = medianAPE(bundle.TTFTP50, r.candidate, judge), medianAPE(bundle.TTFTP50, r.prior, judge)
 	v.TPOTMedianAPE, v.PriorTPOTMedianAPE = medianAPE(bundle.TPOTP50, r.candidate, judge), medianAPE(bundle.TPOTP50, r.prior, judge)
 
-	v.Reasons = []string{}
-	if v.HeldOut < t.config.MinHeldOut {
-		v.Reasons = append(v.Reasons, fmt.Sprintf("%d held-out rows, want %d", v.HeldOut, t.config.MinHeldOut))
-	}
 	if !(v.VersusPrior.High < 0) {
 		v.Reasons = append(v.Reasons, "does not beat the prior")
 	}
@@ -117,7 +132,7 @@ func (t *Trainer) judged(learn, judge []sample, r rivals) Verdict {
 		v.Reasons = append(v.Reasons, "does not beat the CART baseline")
 	}
 	if r.served != nil {
-		i := bootstrap(versusServed, t.config.Seed)
+		i := t.versus(r.candidate, *r.served, learned, judge, r)
 		v.VersusServed = &i
 		if !(i.Mean <= 0) {
 			v.Reasons = append(v.Reasons, "loses to the served bundle")
@@ -128,22 +143,86 @@ func (t *Trainer) judged(learn, judge []sample, r rivals) Verdict {
 	return v
 }
 
-// stillGood reports whether the served bundle still beats the prior.
+// headVerdict is what one head of everyone lost.
+func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) HeadVerdict {
+	lost := func(c contender) Interval { return bootstrap(losses(target, c, judge), t.config.Seed) }
+	h := HeadVerdict{
+		Head: target.String(), Candidate: lost(r.candidate), Prior: lost(r.prior), CART: lost(r.cart),
+		Below: feature.Number(feature.Unknown),
+	}
+	if r.served != nil {
+		i := lost(*r.served)
+		h.Served = &i
+	}
+	seen := map[float64]bool{}
+	below := 0
+	for i := range judge {
+		y, forecast := label(target, &judge[i]), r.candidate[target][i]
+		if y != y {
+			continue
+		}
+		h.Rows++
+		seen[forecast] = true
+		if y <= forecast {
+			below++
+		}
+	}
+	h.Distinct = len(seen)
+	if h.Rows > 0 {
+		h.Below = feature.Number(below) / feature.Number(h.Rows)
+	}
+	return h
+}
+
+// versus is by how much a loses more than b, in shares of the prior's loss,
+// summed over the heads that count. Rows without any of their targets are left
+// out.
+func (t *Trainer) versus(a, b contender, count targets, judge []sample, r rivals) Interval {
+	sum := slices.Repeat([]float64{math.NaN()}, len(judge))
+	for target := range bundle.Targets {
+		if !count[target] {
+			continue
+		}
+		scale := max(leastLoss, mean(losses(target, r.prior, judge)))
+		mine, other := losses(target, a, judge), losses(target, b, judge)
+		for i := range sum {
+			switch d := (mine[i] - other[i]) / scale; {
+			case d != d:
+			case sum[i] != sum[i]:
+				sum[i] = d
+			default:
+				sum[i] += d
+			}
+		}
+	}
+	return bootstrap(sum, t.config.Seed)
+}
+
+// says reports whether c has anything to say of target beside the prior.
+func says(c contender, target bundle.Target) bool {
+	return slices.ContainsFunc(c[target], func(residual float64) bool { return math.Abs(residual) > 0 })
+}
+
+// mean of the known values; NaN when none is.
+func mean(values []float64) float64 {
+	var sum, n float64
+	for _, v := range values {
+		if v == v {
+			sum += v
+			n++
+		}
+	}
+	return sum / n
+}
+
+// stillGood reports whether the served bundle beats the prior on the judged
+// rows with 95 % confidence.
 func (t *Trainer) stillGood(judge []sample, r rivals) bool {
 	if r.served == nil {
 		return false
 	}
-	versus := make([]float64, len(judge))
-	for target := range bundle.Targets {
-		served, prior := losses(target, *r.served, judge), losses(target, r.prior, judge)
-		scale := float64(bootstrap(prior, t.config.Seed).Mean)
-		for i := range judge {
-			if d := (served[i] - prior[i]) / scale; d == d {
-				versus[i] += d
-			}
-		}
-	}
-	return bootstrap(versus, t.config.Seed).High < 0
+	every := targets{true, true, true, true}
+	return t.versus(*r.served, r.prior, every, judge, r).High < 0
 }
 
 // medianAPE is the median of |forecast - actual| / actual.

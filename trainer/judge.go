@@ -15,11 +15,15 @@ import (
 // contender forecasts the log-residual of every judged row, per target.
 type contender [bundle.Targets][]float64
 
-// bundleContender is what a bundle says.
-func bundleContender(e *bundle.Evaluator, judge []sample) contender {
+// contenderOf is what a bundle says.
+func contenderOf(b *bundle.Bundle, judge []sample) (contender, error) {
+	var c contender
+	e, err := b.Evaluator()
+	if err != nil {
+		return c, err
+	}
 	forecasts := make([]feature.Forecast, len(judge))
 	e.Evaluate(vectors(judge), forecasts)
-	var c contender
 	for target := range bundle.Targets {
 		c[target] = make([]float64, len(judge))
 	}
@@ -27,7 +31,7 @@ func bundleContender(e *bundle.Evaluator, judge []sample) contender {
 		c[bundle.TTFTP50][i], c[bundle.TTFTP90][i] = f.Residual.TTFT.P50, f.Residual.TTFT.P90
 		c[bundle.TPOTP50][i], c[bundle.TPOTP90][i] = f.Residual.TPOT.P50, f.Residual.TPOT.P90
 	}
-	return c
+	return c, nil
 }
 
 // priorContender is the prior alone. It knows no quantiles, so its p90 is
@@ -53,7 +57,11 @@ func cartContender(learn, judge []sample, seed uint64) (contender, error) {
 	var c contender
 	for _, pair := range [][2]bundle.Target{{bundle.TTFTP50, bundle.TTFTP90}, {bundle.TPOTP50, bundle.TPOTP90}} {
 		target := pair[0]
-		rows := tableOf(target, learn, time.Hour)
+		rows := tableOf(target, learn, time.Hour) // golearn knows no weights
+		c[pair[0]], c[pair[1]] = make([]float64, len(judge)), make([]float64, len(judge))
+		if len(rows.y) == 0 { // the prior, then
+			continue
+		}
 		prior := priors(target, learn)
 		y := make([]float64, len(rows.y))
 		for i := range y {
@@ -69,7 +77,6 @@ func cartContender(learn, judge []sample, seed uint64) (contender, error) {
 		}
 		slices.Sort(errors)
 		shift := quantile(errors, quantiles[pair[1]])
-		c[pair[0]], c[pair[1]] = make([]float64, len(judge)), make([]float64, len(judge))
 		var wide [feature.Width]float64
 		for i := range judge {
 			judge[i].vector.Wide(wide[:])
@@ -79,6 +86,9 @@ func cartContender(learn, judge []sample, seed uint64) (contender, error) {
 	}
 	return c, nil
 }
+
+// measured counts the samples that have the target.
+func measured(target bundle.Target, all []sample) int { return len(labels(target, all)) }
 
 // labels are the known labels of the samples.
 func labels(target bundle.Target, all []sample) []float64 {

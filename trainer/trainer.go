@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,14 +24,16 @@ type Trainer struct {
 	store   Store
 	log     *slog.Logger
 	metrics *metrics
+	judged  map[string]judgement // the last one of each LLM
 }
 
-// New makes a Trainer. owner names it in the lease.
+// New makes a Trainer. owner names it in the lease, and must not be that of
+// another trainer which runs at the same time.
 func New(config Config, owner string, store Store, log *slog.Logger, reg prometheus.Registerer) (*Trainer, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	return &Trainer{config: config, owner: owner, store: store, log: log, metrics: newMetrics(reg)}, nil
+	return &Trainer{config: config, owner: owner, store: store, log: log, metrics: newMetrics(reg), judged: map[string]judgement{}}, nil
 }
 
 // Result is what a cycle did for one LLM.
@@ -39,22 +41,22 @@ type Result struct {
 	LLM     string   `json:"llm"`
 	Outcome string   `json:"outcome"` // one of Outcomes
 	Version int64    `json:"version"` // of the stored bundle; 0 when none was stored
-	Rows    int      `json:"rows"`
+	Rows    int      `json:"rows"`    // samples in the window
 	Verdict *Verdict `json:"verdict,omitempty"`
-	Why     string   `json:"why,omitempty"`
+	Why     string   `json:"why,omitempty"` // of a refusal, or what an accepted bundle lacks
 }
 
 // Outcomes of a cycle.
 const (
 	Accepted = "accepted"
-	Refused  = "refused"  // the gate said no; the served bundle stays
-	Quiet    = "quiet"    // too few new rows; the served bundle is extended
-	TooFew   = "too_few"  // too few rows to judge anything
-	Unfitted = "unfitted" // the fit failed
+	Refused  = "refused"  // the gate said no; the served bundle stays, and is fresh again if it is still good
+	Quiet    = "quiet"    // too few new rows since the last judgement; the served bundle is extended
+	TooFew   = "too_few"  // too few rows to judge anything; the served bundle is extended
+	Unfitted = "unfitted" // the fit failed; the served bundle is judged as after a refusal
 )
 
-// Run refits on schedule until ctx is done. A cycle that fails is logged and
-// counted, and the next one tries again.
+// Run refits on schedule until ctx is done, then returns nil. A cycle that
+// fails is logged and counted, and the next one tries again.
 func (t *Trainer) Run(ctx context.Context) error {
 	schedule, err := t.config.schedule()
 	if err != nil {
@@ -77,7 +79,9 @@ func (t *Trainer) Run(ctx context.Context) error {
 }
 
 // Once runs one cycle for every LLM, unless another trainer holds the lease:
-// then it does nothing and returns no results.
+// then it does nothing and returns no results. An LLM that fails does not keep
+// the others from their refit; the error names each that did. When the lease
+// is lost nothing more is published. A Trainer runs one cycle at a time.
 func (t *Trainer) Once(ctx context.Context) ([]Result, error) {
 	lease, ok, err := t.store.Lease(ctx, t.owner, leaseTime)
 	if err != nil {
@@ -99,144 +103,127 @@ func (t *Trainer) Once(ctx context.Context) ([]Result, error) {
 		return nil, err
 	}
 	var results []Result
+	var failed []error
 	for _, llm := range llms {
 		if err := lease.Renew(ctx, leaseTime); err != nil {
-			return results, err
+			return results, errors.Join(append(failed, err)...)
 		}
 		result, err := t.refit(ctx, lease, llm)
 		if err != nil {
-			return results, fmt.Errorf("refit %s: %w", llm, err)
+			failed = append(failed, fmt.Errorf("refit %s: %w", llm, err))
+			if ctx.Err() != nil {
+				break
+			}
+			continue
 		}
 		t.metrics.cycles.WithLabelValues(result.Outcome).Inc()
-		t.log.Info("refit", "llm", llm, "outcome", result.Outcome, "rows", result.Rows, "version", result.Version, "why", result.Why)
+		level := slog.LevelInfo
+		if result.Outcome == Unfitted {
+			level = slog.LevelError
+		}
+		t.log.Log(ctx, level, "refit", "llm", llm, "outcome", result.Outcome, "rows", result.Rows, "version", result.Version, "why", result.Why)
 		results = append(results, result)
 	}
-	return results, nil
+	return results, errors.Join(failed...)
+}
+
+// cycle is the refit of one LLM.
+type cycle struct {
+	lease  Lease
+	began  time.Time
+	all    []sample
+	served Served // its version is 0 when nothing is
+	result Result
 }
 
 // refit runs one cycle for one LLM: window, fit, judge, gate, publish.
 func (t *Trainer) refit(ctx context.Context, lease Lease, llm string) (Result, error) {
-	began := time.Now()
-	defer func() { t.metrics.seconds.Observe(time.Since(began).Seconds()) }()
-	result := Result{LLM: llm}
-	all, err := t.samples(ctx, llm, began)
+	c := cycle{lease: lease, began: time.Now(), result: Result{LLM: llm}}
+	defer func() { t.metrics.seconds.Observe(time.Since(c.began).Seconds()) }()
+	err := t.run(ctx, &c)
+	return c.result, err
+}
+
+func (t *Trainer) run(ctx context.Context, c *cycle) error {
+	llm := c.result.LLM
+	var err error
+	if c.all, err = t.samples(ctx, llm, c.began); err != nil {
+		return err
+	}
+	c.result.Rows = len(c.all)
+	if c.served, err = t.store.Served(ctx, llm); err != nil && !errors.Is(err, ErrNotServed) {
+		return err
+	}
+	last, known := t.lastJudgement(llm, c.served)
+	if n := decidedAfter(c.all, last.at); known && n < t.config.MinNewRows {
+		c.result.Outcome, c.result.Why = Quiet, fmt.Sprintf("%d new rows, want %d", n, t.config.MinNewRows)
+		return t.extend(ctx, c, last)
+	}
+	learn, judge := split(c.all, t.config.HeldOutShare)
+	learned, err := t.learnable(learn, judge)
 	if err != nil {
-		return result, err
+		c.result.Outcome, c.result.Why = TooFew, err.Error()
+		return t.extend(ctx, c, last)
 	}
-	result.Rows = len(all)
-	served, err := t.store.Served(ctx, llm)
-	if err != nil && !errors.Is(err, ErrNotServed) {
-		return result, err
-	}
-	if fitted, ok := fittedAt(served); ok && decidedAfter(all, fitted) < t.config.MinNewRows {
-		return t.quiet(ctx, lease, result, served, fitted)
-	}
-	learn, judge := split(all, t.config.HeldOutShare)
-	if len(learn) == 0 || withTTFT(judge) < t.config.MinHeldOut {
-		result.Outcome = TooFew
-		result.Why = fmt.Sprintf("%d held-out rows, want %d", withTTFT(judge), t.config.MinHeldOut)
-		return result, nil
-	}
-	candidate, err := t.fit(ctx, llm, learn, began)
+	r, err := t.rivals(c.served, learn, judge)
 	if err != nil {
-		if ctx.Err() != nil {
-			return result, ctx.Err()
-		}
-		result.Outcome, result.Why = Unfitted, err.Error()
-		return result, nil
+		return err
 	}
-	r, err := t.contenders(candidate, served, learn, judge)
+	candidate, err := t.fit(ctx, c, learn, learned)
+	if errors.Is(err, errUnfitted) {
+		c.result.Outcome, c.result.Why = Unfitted, err.Error()
+		return t.rescore(ctx, c, judge, r)
+	}
 	if err != nil {
-		return result, err
+		return err
 	}
-	verdict := t.judged(learn, judge, r)
-	result.Verdict = &verdict
-	if err := t.publish(ctx, lease, &result, candidate); err != nil {
-		return result, err
+	if r.candidate, err = contenderOf(candidate, judge); err != nil {
+		return err
+	}
+	verdict := t.verdict(learn, judge, learned, r)
+	c.result.Verdict = &verdict
+	if err := t.publish(ctx, c, candidate); err != nil {
+		return err
 	}
 	if !verdict.Accepted {
-		result.Outcome = Refused
-		result.Why = fmt.Sprint(verdict.Reasons)
-		if t.stillGood(judge, r) {
-			return result, lease.Revalidate(ctx, llm, served.Version, began, "rescored")
-		}
-		return result, nil
+		c.result.Outcome, c.result.Why = Refused, strings.Join(verdict.Reasons, "; ")
+		return t.rescore(ctx, c, judge, r)
 	}
-	result.Outcome = Accepted
-	return result, nil
+	c.result.Outcome, c.result.Why = Accepted, strings.Join(verdict.Missing, "; ")
+	return nil
 }
 
-// quiet extends the served bundle when there is too little news to judge it
-// by, for a bounded time after it was fitted.
-func (t *Trainer) quiet(ctx context.Context, lease Lease, result Result, served Served, fitted time.Time) (Result, error) {
-	result.Outcome = Quiet
-	now := time.Now()
-	if now.Sub(fitted) > t.config.QuietMost {
-		result.Why = fmt.Sprintf("too few new rows for %s: not extended any more", t.config.QuietMost)
-		return result, nil
-	}
-	return result, lease.Revalidate(ctx, result.LLM, served.Version, now, Quiet)
-}
-
-// fittedAt is when the served bundle was fitted; false when nothing is served
-// or this build can't read it, which calls for a refit whatever is new.
-func fittedAt(served Served) (time.Time, bool) {
-	if served.Version == 0 {
-		return time.Time{}, false
-	}
-	b, err := bundle.Decode(served.Bytes)
-	if err != nil {
-		return time.Time{}, false
-	}
-	return b.CreatedAt, true
-}
-
-// decidedAfter counts the samples decided after from.
-func decidedAfter(all []sample, from time.Time) int {
-	n := 0
-	for i := range all {
-		if all[i].decided.After(from) {
-			n++
-		}
-	}
-	return n
-}
-
-// contenders forecasts the held-out rows with all that are compared. A served
-// bundle that this build can't evaluate does not compete.
-func (t *Trainer) contenders(candidate *bundle.Bundle, served Served, learn, judge []sample) (rivals, error) {
+// rivals forecasts the held-out rows with all that a candidate is compared
+// with. A served bundle that this build can't evaluate does not compete.
+func (t *Trainer) rivals(served Served, learn, judge []sample) (rivals, error) {
 	r := rivals{prior: priorContender(learn, judge)}
-	e, err := candidate.Evaluator()
-	if err != nil {
-		return r, err
-	}
-	r.candidate = bundleContender(e, judge)
+	var err error
 	if r.cart, err = cartContender(learn, judge, t.config.Seed); err != nil {
 		return r, err
 	}
 	if served.Version == 0 {
 		return r, nil
 	}
+	var c contender
 	b, err := bundle.Decode(served.Bytes)
 	if err == nil {
-		e, err = b.Evaluator()
+		c, err = contenderOf(b, judge)
 	}
 	if err != nil {
 		t.log.Warn("the served bundle can't be compared with", "version", served.Version, "error", err)
 		return r, nil
 	}
-	c := bundleContender(e, judge)
 	r.served = &c
 	return r, nil
 }
 
 // publish stores the candidate with its verdict, served or not.
-func (t *Trainer) publish(ctx context.Context, lease Lease, result *Result, candidate *bundle.Bundle) error {
+func (t *Trainer) publish(ctx context.Context, c *cycle, candidate *bundle.Bundle) error {
 	bytes, err := bundle.Encode(candidate)
 	if err != nil {
 		return err
 	}
-	verdict, err := json.Marshal(result.Verdict)
+	verdict, err := json.Marshal(c.result.Verdict)
 	if err != nil {
 		return fmt.Errorf("write the verdict: %w", err)
 	}
@@ -250,19 +237,9 @@ func (t *Trainer) publish(ctx context.Context, lease Lease, result *Result, cand
 	if err != nil {
 		return err
 	}
-	result.Version, err = lease.Publish(ctx, Published{
-		LLM: result.LLM, Bytes: bytes, Metadata: metadata, Verdict: verdict,
-		Accepted: result.Verdict.Accepted, MaxAge: maxAgeIntervals * interval,
+	c.result.Version, err = c.lease.Publish(ctx, Published{
+		LLM: c.result.LLM, Bytes: bytes, Metadata: metadata, Verdict: verdict,
+		Accepted: c.result.Verdict.Accepted, MaxAge: maxAgeIntervals * interval,
 	})
 	return err
-}
-
-func withTTFT(all []sample) int {
-	n := 0
-	for i := range all {
-		if !math.IsNaN(all[i].ttft) {
-			n++
-		}
-	}
-	return n
 }

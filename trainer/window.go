@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
@@ -25,8 +26,9 @@ type sample struct {
 const longest = 3600
 
 // samples reads the window of one LLM. Only what was observed of the endpoint
-// that was decided on is a sample: no errors, no aborts, no retries, and none
-// made by another schema.
+// that was decided on is a sample: no errors, no aborts, no retries, none made
+// by another schema, none whose vector no bundle would forecast from, and none
+// of which it is not known when it ended.
 func (t *Trainer) samples(ctx context.Context, llm string, now time.Time) ([]sample, error) {
 	var out []sample
 	for row, err := range t.store.Window(ctx, llm, now.Add(-t.config.Window), now, t.config.WindowRows) {
@@ -43,7 +45,8 @@ func (t *Trainer) samples(ctx context.Context, llm string, now time.Time) ([]sam
 
 func sampleOf(row *feature.Row) (sample, bool) {
 	o := &row.Outcome
-	if row.Schema != feature.Schema || o.Status != feature.OK || o.Endpoint != row.Endpoint || o.Attempt != 1 {
+	if row.Schema != feature.Schema || o.Status != feature.OK || o.Endpoint != row.Endpoint || o.Attempt != 1 ||
+		o.FinishedAt.IsZero() || !bundle.Valid(&row.Vector) {
 		return sample{}, false
 	}
 	prior := row.Vector.Prior()

@@ -121,21 +121,6 @@ func (w *world) row(at time.Time) (feature.Decision, feature.Outcome) {
 	return d, o
 }
 
-// shuffle deals the labels out anew, so that nothing in a vector tells them.
-func (w *world) shuffle() *world {
-	ratios := make([][2]feature.Seconds, len(w.outcomes))
-	for i, o := range w.outcomes {
-		prior := w.decisions[i].ChosenVector.Prior()
-		ratios[i] = [2]feature.Seconds{o.TTFT / prior.TTFT, o.TPOT / prior.TPOT}
-	}
-	w.rng.Shuffle(len(ratios), func(i, j int) { ratios[i], ratios[j] = ratios[j], ratios[i] })
-	for i := range w.outcomes {
-		prior := w.decisions[i].ChosenVector.Prior()
-		w.outcomes[i].TTFT, w.outcomes[i].TPOT = prior.TTFT*ratios[i][0], prior.TPOT*ratios[i][1]
-	}
-	return w
-}
-
 // write stores the rows made so far and forgets them.
 func (w *world) write(t testing.TB, s *store) {
 	t.Helper()
