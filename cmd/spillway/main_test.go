@@ -85,6 +85,20 @@ func newDatabase(t *testing.T) string {
 	return u.String()
 }
 
+// shortDir makes a directory whose path is short enough for sockets, and that
+// the database's user may enter.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(bench.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // execute runs one statement at the database.
 func execute(t *testing.T, database, sql string, args ...any) {
 	t.Helper()

@@ -41,9 +41,21 @@ type process struct {
 	done           chan struct{} // closed when it has ended
 }
 
-// start runs the verb in a directory of its own, and kills it with the test.
-// database is its DATABASE_URL; empty leaves it unset.
+// start runs a verb that stays. A failing test shows what it said.
 func start(t *testing.T, database string, args ...string) *process {
+	t.Helper()
+	p := launch(t, database, args...)
+	t.Cleanup(func() { // runs before the process is killed
+		if t.Failed() {
+			t.Logf("spillway %s\n%s%s", p.name, lastBytes(p.stdout.String()), lastBytes(p.stderr.String()))
+		}
+	})
+	return p
+}
+
+// launch runs the verb in a directory of its own, and kills it with the test.
+// database is its DATABASE_URL; empty leaves it unset.
+func launch(t *testing.T, database string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: strings.Join(args, " "), cmd: exec.Command(bench.binary, args...), done: make(chan struct{})}
 	p.cmd.Dir = t.TempDir()
@@ -67,9 +79,6 @@ func start(t *testing.T, database string, args ...string) *process {
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it may have ended
 		<-p.done
-		if t.Failed() {
-			t.Logf("spillway %s: %v\n%s%s", p.name, p.cmd.ProcessState, lastBytes(p.stdout.String()), lastBytes(p.stderr.String()))
-		}
 	})
 	return p
 }
@@ -86,7 +95,7 @@ func lastBytes(s string) string {
 // run runs the verb to its end.
 func run(t *testing.T, database string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	p := start(t, database, args...)
+	p := launch(t, database, args...)
 	code = p.wait(30 * time.Second)
 	return p.stdout.String(), p.stderr.String(), code
 }
