@@ -1,0 +1,299 @@
+package route_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/route"
+)
+
+// one decides and ends one request and returns its row.
+func one(t testing.TB, w *world) feature.Decision {
+	t.Helper()
+	ticket := w.begin(t, query("one"))
+	ticket.End(ended(feature.ClientAbort, 0))
+	return w.memory.decision(ticket)
+}
+
+func decidedBy(t testing.TB, d feature.Decision, by, state string) {
+	t.Helper()
+	if d.Policy != by || d.State != state {
+		t.Errorf("decided by %s in state %s (%s), want %s in %s", d.Policy, d.State, d.Reason, by, state)
+	}
+}
+
+func TestColdEndsAtOnceWithTheFirstBundle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3, nil)
+		w.oracle.set(fails(route.ErrUntrained))
+		defer w.run()()
+		pass(30 * time.Second)
+		w.mustBe(t, "cold")
+		w.fleet.scrape()
+		asked := w.oracle.count()
+		d := one(t, w)
+		decidedBy(t, d, policy.CombinedLoad, "cold")
+		if !strings.HasPrefix(d.Reason, "cold (no bundle yet); ") {
+			t.Errorf("reason is %q", d.Reason)
+		}
+		if w.oracle.count() != asked {
+			t.Error("a request asked while the LLM is cold: only the probe may")
+		}
+		w.oracle.set(well)
+		pass(250 * time.Millisecond)
+		w.mustBe(t, "live")
+		d = one(t, w)
+		decidedBy(t, d, policy.Predicted, "live")
+		if d.Bundle != 7 || !d.Candidates[0].Forecast.Known() {
+			t.Errorf("the row has bundle %d and forecast %v", d.Bundle, d.Candidates[0].Forecast)
+		}
+		if w.count(t, "spillway_router_state", llm, "live") != 1 || w.count(t, "spillway_router_state", llm, "cold") != 0 {
+			t.Error("the metric of the state did not follow")
+		}
+	})
+}
+
+func TestBrokenPredictorFallsBackInThatVeryDecision(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(fails(errors.New("connection refused")))
+		d := one(t, w)
+		decidedBy(t, d, policy.CombinedLoad, "down")
+		if !strings.Contains(d.Reason, "connection refused") {
+			t.Errorf("reason is %q", d.Reason)
+		}
+		w.mustBe(t, "down")
+		asked := w.oracle.count()
+		for range 20 {
+			one(t, w)
+		}
+		if w.oracle.count() != asked {
+			t.Error("requests ask a predictor that is down")
+		}
+		pass(time.Second)
+		if n := w.oracle.count() - asked; n < 3 || n > 5 {
+			t.Errorf("the probe asked %d times in a second, want 4", n)
+		}
+		w.oracle.set(well)
+		pass(59 * time.Second)
+		w.mustBe(t, "down")
+		pass(2 * time.Second)
+		w.mustBe(t, "live")
+		w.fleet.scrape()
+		decidedBy(t, one(t, w), policy.Predicted, "live")
+		if n := w.count(t, "spillway_router_fallbacks_total", "down"); n != 21 {
+			t.Errorf("%v fallbacks counted as down, want 21", n)
+		}
+	})
+}
+
+func TestOneLateForecastFallsBackForThatRequestOnly(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		for range 400 {
+			one(t, w)
+		}
+		w.oracle.set(hangs)
+		began := time.Now()
+		d := one(t, w)
+		if took := time.Since(began); took != 5*time.Millisecond {
+			t.Errorf("the request waited %v, want the deadline of 5 ms", took)
+		}
+		decidedBy(t, d, policy.CombinedLoad, "live")
+		if !strings.HasPrefix(d.Reason, "forecast late; ") {
+			t.Errorf("reason is %q", d.Reason)
+		}
+		if d.Bundle != 0 || d.Candidates[0].Forecast.Known() || d.Candidates[0].Vector[0] != d.Candidates[0].Vector[0] {
+			t.Error("a late row has a bundle or a forecast, or lost the vectors that were asked with")
+		}
+		w.oracle.set(well)
+		decidedBy(t, one(t, w), policy.Predicted, "live")
+
+		w.oracle.set(hangs)
+		decidedBy(t, one(t, w), policy.CombinedLoad, "live")
+		one(t, w)
+		one(t, w)
+		one(t, w) // the fifth of 406 is more than 1 %
+		w.mustBe(t, "slow")
+		asked := w.oracle.count()
+		decidedBy(t, one(t, w), policy.CombinedLoad, "slow")
+		if w.oracle.count() != asked {
+			t.Error("requests wait for a predictor that is slow")
+		}
+		w.oracle.set(well)
+		pass(80 * time.Second)
+		w.mustBe(t, "live")
+	})
+}
+
+func TestThreeLateForecastsInTenSecondsAreSlow(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(hangs)
+		one(t, w)
+		one(t, w)
+		w.mustBe(t, "live")
+		decidedBy(t, one(t, w), policy.CombinedLoad, "slow")
+	})
+}
+
+func TestAnswerAfterTheDeadlineIsLateHoweverGood(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(func(ctx context.Context, llm string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+			<-time.After(400 * time.Millisecond) // of its own, whatever ctx says
+			return well(ctx, llm, v, out)
+		})
+		decidedBy(t, one(t, w), policy.CombinedLoad, "live")
+		one(t, w)
+		one(t, w)
+		w.mustBe(t, "slow")
+	})
+}
+
+func TestOldBundleIsStaleAndForecastsGoOnInShadow(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		validated := time.Now()
+		aging := func(ctx context.Context, llm string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+			a, err := well(ctx, llm, v, out)
+			a.Validated, a.MaxAge = validated, time.Minute
+			return a, err
+		}
+		w.oracle.set(aging)
+		decidedBy(t, one(t, w), policy.Predicted, "live")
+		pass(62 * time.Second) // nobody asks: time alone makes it stale
+		w.mustBe(t, "stale")
+		w.fleet.scrape()
+		d := one(t, w)
+		decidedBy(t, d, policy.ActiveRequest, "stale")
+		if !d.Candidates[0].Forecast.Known() || d.Bundle != 7 {
+			t.Error("forecasts are not logged while stale")
+		}
+		validated = time.Now()
+		one(t, w)
+		pass(59 * time.Second)
+		w.fleet.scrape()
+		validated = time.Now()
+		decidedBy(t, one(t, w), policy.ActiveRequest, "stale")
+		pass(time.Second)
+		decidedBy(t, one(t, w), policy.Predicted, "live")
+	})
+}
+
+func TestOtherSchemaIsStale(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(fails(route.ErrMismatch))
+		decidedBy(t, one(t, w), policy.CombinedLoad, "stale")
+		if n := w.count(t, "spillway_router_forecast_failures_total", "schema"); n != 1 {
+			t.Errorf("counted %v times, want once", n)
+		}
+	})
+}
+
+func TestForecastsNoEngineCanKeepAreWrongAtOnce(t *testing.T) {
+	for what, spoil := range map[string]func(*feature.Forecast){
+		"TTFT is NaN":          func(f *feature.Forecast) { f.TTFT.P50 = unknown },
+		"p90 of TPOT is NaN":   func(f *feature.Forecast) { f.TPOT.P90 = unknown },
+		"negative":             func(f *feature.Forecast) { f.TPOT.P50 = -1 },
+		"zero":                 func(f *feature.Forecast) { f.TTFT.P50 = 0 },
+		"a million seconds":    func(f *feature.Forecast) { f.TTFT.P90 = 1e6 },
+		"infinite":             func(f *feature.Forecast) { f.TPOT.P50 = feature.Seconds(math.Inf(1)) },
+		"residual is NaN":      func(f *feature.Forecast) { f.Residual.TTFT.P90 = math.NaN() },
+		"residual is infinite": func(f *feature.Forecast) { f.Residual.TPOT.P50 = math.Inf(1) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inLive(t, 3, nil, func(t *testing.T, w *world) {
+				w.oracle.set(func(ctx context.Context, llm string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+					a, err := well(ctx, llm, v, out)
+					spoil(&out[len(out)-1])
+					return a, err
+				})
+				decidedBy(t, one(t, w), policy.CombinedLoad, "wrong")
+				w.oracle.set(well)
+				decidedBy(t, one(t, w), policy.CombinedLoad, "wrong")
+				pass(61 * time.Second)
+				w.fleet.scrape()
+				decidedBy(t, one(t, w), policy.Predicted, "live")
+			})
+		})
+	}
+}
+
+func TestEndpointWithoutAForecastIsNoTrouble(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(func(ctx context.Context, llm string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+			a, err := well(ctx, llm, v, out)
+			out[0], out[2] = feature.NoForecast, feature.NoForecast
+			return a, err
+		})
+		d := one(t, w)
+		decidedBy(t, d, policy.Predicted, "live")
+		if d.Chosen != id(1) {
+			t.Errorf("chose %s, which nothing is known of", d.Chosen)
+		}
+		w.oracle.set(func(context.Context, string, []feature.Vector, []feature.Forecast) (route.Answer, error) {
+			return route.Answer{Bundle: 7}, nil
+		})
+		d = one(t, w)
+		decidedBy(t, d, policy.CombinedLoad, "live")
+		if !strings.HasPrefix(d.Reason, "no usable endpoint has a forecast; ") {
+			t.Errorf("reason is %q", d.Reason)
+		}
+	})
+}
+
+func TestShadowModeLogsForecastsAndLetsTheMatchedConfigurationDecide(t *testing.T) {
+	inLive(t, 3, func(c *route.Config) { c.Mode = route.ModeShadow }, func(t *testing.T, w *world) {
+		d := one(t, w)
+		decidedBy(t, d, policy.CombinedLoad, "live")
+		if !strings.HasPrefix(d.Reason, "shadow mode; ") || d.Bundle != 7 {
+			t.Errorf("reason %q, bundle %d", d.Reason, d.Bundle)
+		}
+		for _, c := range d.Candidates {
+			if !c.Forecast.Known() || !c.Corrected.Known() {
+				t.Errorf("%s has no forecast", c.Endpoint)
+			}
+		}
+	})
+}
+
+func TestClientThatLeavesWhileAskingSaysNothingOfThePredictor(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(hangs)
+		for range 10 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			if _, err := w.Begin(ctx, query("x")); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Begin: %v, want the client's own end", err)
+			}
+			cancel()
+		}
+		w.mustBe(t, "live")
+		w.idle(t)
+		if len(w.memory.decisions) != 0 {
+			t.Error("a decision nobody waited for was recorded")
+		}
+	})
+}
+
+func TestEndOfTheRouterSaysNothingOfThePredictor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3, nil)
+		stop := w.run()
+		pass(1300 * time.Millisecond)
+		w.oracle.set(hangs)
+		w.fleet.scrape()
+		for range 3 {
+			one(t, w)
+		}
+		w.mustBe(t, "slow")
+		<-time.After(187 * time.Millisecond) // 2 ms into the next probe
+		if n := w.oracle.count(); n != 5 {
+			t.Fatalf("%d calls, want 3 of requests and 2 of probes", n)
+		}
+		stop()
+		w.mustBe(t, "slow")
+	})
+}
