@@ -18,7 +18,7 @@ import (
 // at a bit over half of their capacity.
 const (
 	demoRate    = 9.0      // requests a second at most
-	demoPrefill = 48_000.0 // prompt tokens a second that no earlier request shares, at most
+	demoPrefill = 60_000.0 // prompt tokens a second that no earlier request shares, at most
 )
 
 func demoCommand() *cobra.Command {
@@ -101,6 +101,10 @@ func demoTraffic(cmd *cobra.Command, config *demo.Config, traceFile, workload st
 	}
 	config.Traffic = []string{"--trace", traceFile}
 	config.Source = filepath.Base(traceFile)
+	if trace.Rounded(items) {
+		config.Traffic = append(config.Traffic, "--spread")
+		config.Source += " (its rounded times spread)"
+	}
 	return nil
 }
 

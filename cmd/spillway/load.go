@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
@@ -23,7 +24,7 @@ func loadCommand() *cobra.Command {
 	var config loadgen.Config
 	var traceFile, workload, out, api string
 	var rate float64
-	var asJSON bool
+	var spread, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Replay a trace or a workload against an OpenAI-compatible URL",
@@ -34,11 +35,12 @@ Broken lines of a trace are named and left out.
 
 Workloads: ` + strings.Join(loadgen.Workloads(), ", ") + ".",
 		Example: `  spillway load --url http://127.0.0.1:8080 --trace azure-2023-conv.csv.gz --speedup 2 --duration 150s
+  spillway load --url http://127.0.0.1:8080 --trace mooncake.jsonl.gz --spread
   spillway load --url http://127.0.0.1:8080 --workload mixed --limit 500 --out records.jsonl
   spillway load --url http://127.0.0.1:8080 --workload reasoning --concurrency 20 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			items, err := loadItems(cmd.ErrOrStderr(), traceFile, loadgen.Workload{Name: workload, Rate: rate, Seed: config.Seed})
+			items, err := loadItems(cmd.ErrOrStderr(), traceFile, spread, loadgen.Workload{Name: workload, Rate: rate, Seed: config.Seed})
 			if err != nil {
 				return err
 			}
@@ -83,6 +85,7 @@ Workloads: ` + strings.Join(loadgen.Workloads(), ", ") + ".",
 	f.StringVar(&config.Model, "model", "qwen3-32b", "LLM to ask for")
 	f.StringVar(&api, "api", "chat", "chat or completions")
 	f.StringVar(&traceFile, "trace", "", "trace file to replay")
+	f.BoolVar(&spread, "spread", false, "move a trace's requests of one time to random moments before the next time: for traces with rounded times, such as Mooncake's")
 	f.StringVar(&workload, "workload", "", "synthetic workload, instead of a trace")
 	f.Float64Var(&rate, "rate", 0, "mean requests a second of a workload; 0 is its own")
 	f.Float64Var(&config.Speedup, "speedup", 1, "divide the time between arrivals by this")
@@ -98,7 +101,7 @@ Workloads: ` + strings.Join(loadgen.Workloads(), ", ") + ".",
 
 // loadItems is what will be sent: a trace's requests, its broken lines named
 // on complaints, or a workload's.
-func loadItems(complaints io.Writer, traceFile string, w loadgen.Workload) (iter.Seq[trace.Item], error) {
+func loadItems(complaints io.Writer, traceFile string, spread bool, w loadgen.Workload) (iter.Seq[trace.Item], error) {
 	switch {
 	case traceFile != "" && w.Name != "":
 		return nil, fmt.Errorf("--trace and --workload exclude each other")
@@ -112,6 +115,9 @@ func loadItems(complaints io.Writer, traceFile string, w loadgen.Workload) (iter
 		return items, nil
 	}
 	items, err := readTrace(complaints, traceFile)
+	if spread {
+		items = trace.Spread(items, rand.New(rand.NewPCG(w.Seed, 1)))
+	}
 	return slices.Values(items), err
 }
 
