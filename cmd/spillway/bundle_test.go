@@ -84,7 +84,7 @@ func TestCorruptBundle(t *testing.T) {
 	}
 	router := startRouter(t, database, "endpoints: "+listed(startFleet(t, 2)),
 		fmt.Sprintf("forecast: {address: %q, deadline: 2s, probe_interval: 100ms, return_hold: 100ms}", socket))
-	if a := router.served(); a.header.Get("X-Spillway-Policy") == "predicted" {
+	if a := router.served(t); a.header.Get("X-Spillway-Policy") == "predicted" {
 		t.Errorf("without a bundle forecasts decide: %v", a.header)
 	}
 
@@ -101,15 +101,15 @@ func TestCorruptBundle(t *testing.T) {
 		return s.LLMs[0], nil
 	}
 	// live sends a request that the bundle's forecasts are to decide.
-	live := func(version int64) {
+	live := func(t *testing.T, version int64) {
 		t.Helper()
 		eventually(t, 20*time.Second, func(context.Context) error {
-			if a := router.served(); a.header.Get("X-Spillway-Policy") != "predicted" {
+			if a := router.served(t); a.header.Get("X-Spillway-Policy") != "predicted" {
 				return fmt.Errorf("decided by %s", a.header.Get("X-Spillway-Policy"))
 			}
 			return nil
 		})
-		e := explained(t, database, router.served().decisionID())
+		e := explained(t, database, router.served(t).decisionID())
 		if e.State != "live" || e.Policy != "predicted" || e.Bundle != version || !(e.Candidates[0].TTFT > 0) {
 			t.Errorf("want a forecast of bundle %d: %+v", version, e)
 		}
@@ -127,7 +127,7 @@ func TestCorruptBundle(t *testing.T) {
 	if out := must(t, "", "health", socket); !strings.Contains(out, fmt.Sprintf("serving, bundle %d", good)) {
 		t.Errorf("health prints %q", out)
 	}
-	live(good)
+	live(t, good)
 
 	for _, c := range []struct {
 		name    string
@@ -166,7 +166,7 @@ func TestCorruptBundle(t *testing.T) {
 			if !strings.Contains(out, fmt.Sprintf("failed, bundle %d (bundle %d: ", good, bad)) || !strings.Contains(out, c.reason) {
 				t.Errorf("health prints %q", out)
 			}
-			live(good)
+			live(t, good)
 		})
 	}
 	if out := must(t, database, "store", "status"); !strings.Contains(out, "4 stored, 4 accepted") {
@@ -174,5 +174,5 @@ func TestCorruptBundle(t *testing.T) {
 	}
 	// A good one ends it.
 	next := publish(data)
-	live(next)
+	live(t, next)
 }

@@ -43,7 +43,7 @@ func TestFrontDoor(t *testing.T) {
 	urls := startFleet(t, 2)
 	router := startRouter(t, database, unforecast, "max_body_bytes: 65536", "endpoints: "+listed(urls),
 		"scrape: {interval: 200ms, timeout: 1s, max_age: 5s}")
-	first := router.served()
+	first := router.served(t)
 	chats := router.front + "/v1/chat/completions"
 
 	t.Run("refusals", func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestFrontDoor(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) { post(t, router.front+c.path, c.body).refused(t, c.status, c.reason) })
 		}
-		if got := router.served(); got.status != http.StatusOK {
+		if got := router.served(t); got.status != http.StatusOK {
 			t.Errorf("after the refusals: %d", got.status)
 		}
 	})
@@ -156,7 +156,7 @@ func TestEndpointsFile(t *testing.T) {
 	if line := router.logged("entry is left out"); !strings.Contains(line, "line 2") || !strings.Contains(line, "ftp://127.0.0.1:21") {
 		t.Errorf("the log does not name the line: %s", line)
 	}
-	if got, want := router.served().header.Get("X-Spillway-Endpoint"), strings.TrimPrefix(urls[0], "http://"); got != want {
+	if got, want := router.served(t).header.Get("X-Spillway-Endpoint"), strings.TrimPrefix(urls[0], "http://"); got != want {
 		t.Errorf("%q served, want %q", got, want)
 	}
 
@@ -174,7 +174,7 @@ func TestEndpointsFile(t *testing.T) {
 	router.logged(`unknown key \"ulr\"`)
 	want := strings.TrimPrefix(urls[1], "http://")
 	eventually(t, 20*time.Second, func(context.Context) error {
-		if got := router.served().header.Get("X-Spillway-Endpoint"); got != want {
+		if got := router.served(t).header.Get("X-Spillway-Endpoint"); got != want {
 			return fmt.Errorf("%q serves, want %q", got, want)
 		}
 		return nil
@@ -197,7 +197,7 @@ func TestEndpointsFile(t *testing.T) {
 func TestNoDatabase(t *testing.T) {
 	t.Parallel()
 	router := startRouter(t, "postgres://spillway@127.0.0.1:1/spillway", unforecast, "endpoints: "+listed(startFleet(t, 1)))
-	router.served()
+	router.served(t)
 	if line := router.logged("the store can't be prepared yet"); !strings.Contains(line, "DATABASE_URL") {
 		t.Errorf("the log does not name DATABASE_URL: %s", line)
 	}

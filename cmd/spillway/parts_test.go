@@ -118,10 +118,10 @@ func chat(more string) string {
 
 // served waits until the router answers a chat, which it does once it has
 // scraped its endpoints.
-func (r *routerProcess) served() answer {
-	r.t.Helper()
+func (r *routerProcess) served(t *testing.T) answer {
+	t.Helper()
 	var a answer
-	eventually(r.t, 20*time.Second, func(ctx context.Context) (err error) {
+	eventually(t, 20*time.Second, func(ctx context.Context) (err error) {
 		a, err = reach(ctx, http.MethodPost, r.front+"/v1/chat/completions", []byte(chat("")))
 		if err == nil && a.status != http.StatusOK {
 			err = fmt.Errorf("the router answers %d: %s", a.status, a.body)

@@ -172,7 +172,7 @@ func TestPostgresKilled(t *testing.T) {
 	database := cluster.URL()
 	must(t, database, "store", "migrate")
 	router := startRouter(t, database, unforecast, "endpoints: "+listed(startFleet(t, 3)))
-	given := []string{router.served().decisionID()}
+	given := []string{router.served(t).decisionID()}
 
 	const perSecond = 20
 	trace, requests := steadyTrace(t, before+outage+after, perSecond)
@@ -228,7 +228,7 @@ func TestDrain(t *testing.T) {
 	database := newDatabase(t)
 	must(t, database, "store", "migrate")
 	router := startRouter(t, database, unforecast, "drain_timeout: 20s", "endpoints: "+listed(startFleet(t, 3)))
-	given := []string{router.served().decisionID()}
+	given := []string{router.served(t).decisionID()}
 	const perSecond = 40
 	trace, requests := steadyTrace(t, 6*time.Second, perSecond)
 	load := startLoad(t, router.front, trace)
