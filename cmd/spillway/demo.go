@@ -18,7 +18,7 @@ import (
 // at a bit over half of their capacity.
 const (
 	demoRate    = 9.0      // requests a second at most
-	demoPrefill = 60_000.0 // prompt tokens a second that no earlier request shares, at most
+	demoPrefill = 52_000.0 // prompt tokens a second that no earlier request shares, at most
 )
 
 func demoCommand() *cobra.Command {

@@ -10,16 +10,17 @@ import (
 )
 
 // Bounds of what Perturb does: factors around 1, log-uniform, and a request
-// overhead in the range of what tokenising and an API server add.
+// overhead around the 33 ms that a measured idle TTFT has beyond its prefill
+// (vLLM on H200, llm-d latency predictor rows).
 const (
 	perturbMin, perturbMax   = 0.8, 1.25
-	overheadMin, overheadMax = 5 * time.Millisecond, 40 * time.Millisecond
+	overheadMin, overheadMax = 20 * time.Millisecond, 100 * time.Millisecond
 )
 
 // Perturb returns the engine that stands at the given index of a fleet whose
 // engines are only nearly what their profile says: every coefficient is
 // multiplied by its own factor from 0.8 to 1.25, and every request is held for
-// an overhead of 5 to 40 ms before it joins the line. The same seed and index
+// an overhead of 20 to 100 ms before it joins the line. The same seed and index
 // give the same engine. Whoever forecasts for it is told neither.
 func Perturb(p physics.Profile, seed uint64, index int) (physics.Profile, time.Duration) {
 	rng := rand.New(rand.NewPCG(seed, uint64(index)))
