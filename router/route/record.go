@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
@@ -69,7 +70,8 @@ func (t *Ticket) record(s *scratch, q *Query, a asking) {
 	}
 	s.rows(&d, a)
 	if d.Complete {
-		d.States = policy.Encode(nil, in)
+		s.encoded = policy.Encode(s.encoded[:0], in)
+		d.States = slices.Clone(s.encoded)
 	}
 	t.others = s.options()
 	r.recorder.RecordDecision(d)

@@ -37,6 +37,8 @@ type scratch struct {
 
 	order []int     // see choose
 	costs []float64 // see choose
+
+	encoded []byte // see record
 }
 
 // chain hashes the prompt in place.

@@ -1,0 +1,219 @@
+package route_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/pool"
+	"github.com/spillway-llm/spillway/router/route"
+)
+
+func TestWhoMayServe(t *testing.T) {
+	for what, c := range map[string]struct {
+		edit func(*pool.State) // of all
+		llm  string
+		want error
+	}{
+		"nobody is there":             {func(e *pool.State) { e.ID = "" }, llm, route.ErrNoEndpoint},
+		"all drain":                   {func(e *pool.State) { e.Draining = true }, llm, route.ErrNoEndpoint},
+		"nobody serves it":            {func(*pool.State) {}, "gpt-2", route.ErrUnknownLLM},
+		"its name is too long":        {func(e *pool.State) { e.LLMs = nil }, strings.Repeat("x", 257), route.ErrUnknownLLM},
+		"its name is no text":         {func(e *pool.State) { e.LLMs = nil }, "a\xff", route.ErrUnknownLLM},
+		"its name has a zero":         {func(e *pool.State) { e.LLMs = nil }, "a\x00", route.ErrUnknownLLM},
+		"all are unhealthy":           {func(e *pool.State) { e.Healthy = false }, llm, nil},
+		"all numbers are old":         {func(e *pool.State) { e.ScrapedAt = e.ScrapedAt.Add(-time.Hour) }, llm, nil},
+		"no numbers were ever seen":   {func(e *pool.State) { e.ScrapedAt = time.Time{}; e.Running = math.NaN() }, llm, nil},
+		"nobody says what they serve": {func(e *pool.State) { e.LLMs = nil }, "gpt-2", nil},
+		"no LLM is named":             {func(*pool.State) {}, "", nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, 3, nil)
+			w.fleet.change(c.edit)
+			q := query("x")
+			q.LLM = c.llm
+			ticket, err := w.Begin(context.Background(), q)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("Begin: %v, want %v", err, c.want)
+			}
+			if err == nil {
+				checkReplay(t, w.memory.decision(ticket))
+				ticket.End(served(1000, 10))
+			}
+			w.idle(t)
+		})
+	}
+}
+
+func TestBetterStandingComesFirstHoweverBusy(t *testing.T) {
+	for _, by := range []string{policy.Predicted, policy.TokenLoad, policy.RoundRobin} {
+		w := newWorld(t, 4, func(c *route.Config) { c.Policy = by })
+		w.fill(t, id(3), 100_000)
+		w.fleet.only(id(0), func(e *pool.State) { e.ScrapedAt = e.ScrapedAt.Add(-11 * time.Second) })
+		w.fleet.only(id(1), func(e *pool.State) { e.Healthy = false })
+		w.fleet.only(id(2), func(e *pool.State) { e.Draining = true })
+		for _, want := range []string{id(3), id(0), id(1)} {
+			for range 3 {
+				ticket := w.begin(t, tokens(100))
+				if ticket.Endpoint() != want {
+					t.Errorf("%s chose %s, want %s", by, ticket.Endpoint(), want)
+				}
+				ticket.End(ended(feature.ClientAbort, 0))
+			}
+			w.fleet.leave(want)
+		}
+	}
+}
+
+func TestClientsCannotFillTheMemoryWithNames(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.fleet.change(func(e *pool.State) { e.LLMs = nil })
+	for i := range 2000 {
+		q := query("x")
+		q.LLM = fmt.Sprintf("model-%04d", i)
+		ticket := w.begin(t, q)
+		if d := w.memory.decision(ticket); d.LLM != q.LLM || d.State != "cold" {
+			t.Errorf("row of %q in state %q, want %q", d.LLM, d.State, q.LLM)
+		}
+		ticket.End(served(1000, 10))
+	}
+	llms := w.Status().LLMs
+	if len(llms) != 257 || llms[256].LLM != "(other)" || llms[256].Decisions != 2000-256 {
+		t.Errorf("%d LLMs are kept apart, the last is %+v", len(llms), llms[len(llms)-1])
+	}
+	if n := w.series(t, "spillway_router_state"); n != 257*6 {
+		t.Errorf("%d series of the state, want 6 for each of 257", n)
+	}
+}
+
+// series is how many a metric has.
+func (w *world) series(t testing.TB, metric string) int {
+	t.Helper()
+	families, err := w.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == metric {
+			return len(family.GetMetric())
+		}
+	}
+	return 0
+}
+
+func TestListedLLMFindsAPlaceAmongNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, nil)
+		w.fleet.only(id(0), func(e *pool.State) { e.LLMs = nil })
+		w.fleet.only(id(1), func(e *pool.State) { e.Draining = true; e.LLMs = nil })
+		for i := range 300 {
+			q := query("x")
+			q.LLM = fmt.Sprintf("model-%04d", i)
+			w.begin(t, q).End(served(1000, 10))
+		}
+		w.oracle.set(fails(route.ErrUntrained))
+		defer w.run()()
+		pass(10 * time.Second)
+		w.mustBe(t, "") // not known
+		w.fleet.only(id(1), func(e *pool.State) { e.LLMs = []string{llm, "bad\xff"} })
+		w.oracle.set(well)
+		pass(10 * time.Second) // 17 rounds of probes ask about everyone once
+		w.mustBe(t, "live")
+		if n := w.series(t, "spillway_router_state"); n != 257*6 {
+			t.Errorf("%d series of the state, want 6 for each of 257", n)
+		}
+		for _, l := range w.Status().LLMs {
+			if want := map[bool]string{true: "cold", false: "live"}[l.LLM == "(other)"]; l.State != want {
+				t.Errorf("%s is %s, want %s", l.LLM, l.State, want)
+			}
+		}
+	})
+}
+
+func TestStatusIsJSONWhateverIsUnknown(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.fleet.change(func(e *pool.State) {
+		e.Running, e.Waiting, e.KVUsed = math.NaN(), math.Inf(1), math.Inf(-1)
+		e.ScrapedAt, e.KVCapacityTokens, e.MaxNumSeqs = time.Time{}, math.NaN(), math.NaN()
+	})
+	ticket := w.begin(t, query("x"))
+	ticket.End(ended(feature.UpstreamError, 502))
+	b, err := json.Marshal(w.Status())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"waiting":null`, `"running":null`, `"kv_used":null`, `"age":null`, `"forecast_ttft":null`, `"actual_tpot":null`, `"in_flight":0`, `"speed_factor":1`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %s in %s", want, b)
+		}
+	}
+}
+
+func TestStatusRemembersABoundedPast(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	for range 1000 {
+		w.begin(t, query("x")).End(served(1000, 10))
+	}
+	last := w.begin(t, query("x"))
+	last.End(served(1000, 10))
+	recent := w.Status().Recent
+	if len(recent) != 200 || recent[199].ID != last.ID().String() {
+		t.Errorf("%d requests remembered, want the last 200", len(recent))
+	}
+}
+
+func TestModelsAreTheUnion(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.fleet.only(id(1), func(e *pool.State) { e.LLMs = []string{"adapter", llm} })
+	if got := fmt.Sprint(w.Models()); got != "[adapter "+llm+"]" {
+		t.Errorf("models %s", got)
+	}
+}
+
+func TestPanicOfTheRecorderLeavesNothingInFlight(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	w.memory.decisions = nil // writing to it panics
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = w.Begin(context.Background(), query("x"))
+		t.Error("the recorder was meant to panic")
+	}()
+	w.idle(t)
+	if len(w.memory.outcomes) != 0 {
+		t.Error("an outcome without its decision was recorded")
+	}
+}
+
+func TestConfigNamesTheWrongKey(t *testing.T) {
+	for key, spoil := range map[string]func(*route.Config){
+		"mode":                    func(c *route.Config) { c.Mode = "dry" },
+		"policy":                  func(c *route.Config) { c.Policy = "best" },
+		"fallback":                func(c *route.Config) { c.Fallback = policy.Predicted },
+		"forecast.deadline":       func(c *route.Config) { c.ForecastDeadline = 0 },
+		"forecast.candidates":     func(c *route.Config) { c.ForecastCandidates = -1 },
+		"forecast.probe_interval": func(c *route.Config) { c.ProbeInterval = -1 },
+		"scrape.max_age":          func(c *route.Config) { c.ScrapeMaxAge = 0 },
+		"settings.exploration":    func(c *route.Config) { c.Settings.Exploration = math.NaN() },
+		"complete_share":          func(c *route.Config) { c.CompleteShare = 1.5 },
+		"tokens_per_byte":         func(c *route.Config) { c.TokensPerByte = 0 },
+		"profile":                 func(c *route.Config) { c.DefaultProfile.MaxNumSeqs = 0 },
+	} {
+		c := route.Defaults()
+		c.DefaultProfile = class
+		if err := c.Check(); err != nil {
+			t.Fatalf("the defaults: %v", err)
+		}
+		spoil(&c)
+		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), key+": ") {
+			t.Errorf("%s: error is %v", key, err)
+		}
+	}
+}
