@@ -8,7 +8,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -71,71 +70,6 @@ func TestBetterStandingComesFirstHoweverBusy(t *testing.T) {
 			w.fleet.leave(want)
 		}
 	}
-}
-
-func TestClientsCannotFillTheMemoryWithNames(t *testing.T) {
-	w := newWorld(t, 1, nil)
-	w.fleet.change(func(e *pool.State) { e.LLMs = nil })
-	for i := range 2000 {
-		q := query("x")
-		q.LLM = fmt.Sprintf("model-%04d", i)
-		ticket := w.begin(t, q)
-		if d := w.memory.decision(ticket); d.LLM != q.LLM || d.State != "cold" {
-			t.Errorf("row of %q in state %q, want %q", d.LLM, d.State, q.LLM)
-		}
-		ticket.End(served(1000, 10))
-	}
-	llms := w.Status().LLMs
-	if len(llms) != 257 || llms[256].LLM != "(other)" || llms[256].Decisions != 2000-256 {
-		t.Errorf("%d LLMs are kept apart, the last is %+v", len(llms), llms[len(llms)-1])
-	}
-	if n := w.series(t, "spillway_router_state"); n != 257*6 {
-		t.Errorf("%d series of the state, want 6 for each of 257", n)
-	}
-}
-
-// series is how many a metric has.
-func (w *world) series(t testing.TB, metric string) int {
-	t.Helper()
-	families, err := w.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == metric {
-			return len(family.GetMetric())
-		}
-	}
-	return 0
-}
-
-func TestListedLLMFindsAPlaceAmongNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 2, nil)
-		w.fleet.only(id(0), func(e *pool.State) { e.LLMs = nil })
-		w.fleet.only(id(1), func(e *pool.State) { e.Draining = true; e.LLMs = nil })
-		for i := range 300 {
-			q := query("x")
-			q.LLM = fmt.Sprintf("model-%04d", i)
-			w.begin(t, q).End(served(1000, 10))
-		}
-		w.oracle.set(fails(route.ErrUntrained))
-		defer w.run()()
-		pass(10 * time.Second)
-		w.mustBe(t, "") // not known
-		w.fleet.only(id(1), func(e *pool.State) { e.LLMs = []string{llm, "bad\xff"} })
-		w.oracle.set(well)
-		pass(10 * time.Second) // 17 rounds of probes ask about everyone once
-		w.mustBe(t, "live")
-		if n := w.series(t, "spillway_router_state"); n != 257*6 {
-			t.Errorf("%d series of the state, want 6 for each of 257", n)
-		}
-		for _, l := range w.Status().LLMs {
-			if want := map[bool]string{true: "cold", false: "live"}[l.LLM == "(other)"]; l.State != want {
-				t.Errorf("%s is %s, want %s", l.LLM, l.State, want)
-			}
-		}
-	})
 }
 
 func TestStatusIsJSONWhateverIsUnknown(t *testing.T) {
