@@ -79,6 +79,8 @@ var Table = []Layer{
 		Why: "the wire format is read in place, with no opinion about routing"},
 	{Package: "internal/trace", Pure: true,
 		Why: "traces are parsed from a reader; opening files is the caller's"},
+	{Package: "internal/workload", Pure: true, May: []string{"internal/trace"},
+		Why: "what is asked depends on a seed alone, so that every policy is given the same"},
 	{Package: "internal/fleet", Pure: true,
 		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction"},
 		Why: "the simulator runs the router's own pure parts in virtual time; forecasts come through an interface"},
