@@ -121,10 +121,7 @@ func (s *scratch) join(a asking) {
 		}
 		c := &s.input.Candidates[i]
 		c.Residual = s.forecasts[j].Residual
-		c.Correction = feature.Residual{
-			TTFT: feature.LogQuantiles{P50: e.offset.TTFT(), P90: e.offset.TTFT() + s.llm.coverage.TTFT()},
-			TPOT: feature.LogQuantiles{P50: e.offset.TPOT(), P90: e.offset.TPOT() + s.llm.coverage.TPOT()},
-		}
+		c.Correction = correction.Correct(&e.offset, &s.llm.coverage)
 	}
 }
 
@@ -160,7 +157,7 @@ func (r *Router) probe(ctx context.Context) {
 		Coefficients: r.config.DefaultProfile.Coefficients,
 		Load:         feature.Load{Profile: profileLoad(&r.config.DefaultProfile, 1)},
 	}
-	request := policy.Request{PromptTokens: 1000, ExpectedOutputTokens: coldOutput, MaxOutputTokens: feature.Unknown, Completions: 1}
+	request := policy.Request{PromptTokens: 1000, ExpectedOutputTokens: correction.ColdOutput, MaxOutputTokens: feature.Unknown, Completions: 1}
 	vectors := []feature.Vector{c.Vector(&request)}
 	for _, l := range r.quiet() {
 		out := []feature.Forecast{feature.NoForecast}

@@ -3,7 +3,6 @@ package route
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 	"unicode/utf8"
 
@@ -156,7 +155,7 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 		work: float64(c.Coefficients.Work(request.PromptTokens, uncached)),
 	}
 	t.query.Prompt = nil // the body is not ours to keep
-	t.plain = plain(t.corrected, c.Correction)
+	t.plain = correction.Plain(t.corrected, c.Correction)
 	if !q.Streaming {
 		wait := c.Prior(request).TTFT
 		if t.corrected.Known() {
@@ -169,17 +168,4 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 	}
 	t.charge(now)
 	return t
-}
-
-// plain takes the online correction out of a forecast again: what the bundle
-// and the prior alone say.
-func plain(f feature.Forecast, c feature.Residual) feature.Forecast {
-	if !f.Known() {
-		return f
-	}
-	f.TTFT.P50 *= feature.Seconds(math.Exp(-c.TTFT.P50))
-	f.TTFT.P90 *= feature.Seconds(math.Exp(-c.TTFT.P90))
-	f.TPOT.P50 *= feature.Seconds(math.Exp(-c.TPOT.P50))
-	f.TPOT.P90 *= feature.Seconds(math.Exp(-c.TPOT.P90))
-	return f
 }

@@ -70,7 +70,7 @@ func (t *Ticket) learn(e *End) {
 			t.llm.bytes.observe(e.PromptTokens, t.query.PromptBytes)
 		}
 	}
-	t.llm.output.observe(prompt, e.OutputTokens)
+	t.llm.output.Observe(prompt, e.OutputTokens)
 	if t.plain.Known() {
 		t.endpoint.offset.Observe(t.plain, e.TTFT, e.TPOT)
 		t.llm.coverage.Observe(t.corrected, e.TTFT, e.TPOT)

@@ -18,18 +18,12 @@ type endpoint struct {
 	offset      correction.Offset
 	chosen      uint64
 	live        map[*Ticket]struct{} // in flight here
-	prefills    []prefill            // first tokens since the last tick
+	clock       correction.Clock     // what its streams did since the last tick
 
 	// Of the present snapshot.
 	state    *pool.State
 	profile  *physics.Profile
 	capacity float64 // of its cache in tokens, as the index was told
-}
-
-// prefill is one prompt whose prefill ended.
-type prefill struct {
-	at   time.Time
-	work float64 // seconds the step model gives for it
 }
 
 // sync reads the pool and makes what is known fit it: endpoints that left are
@@ -85,31 +79,16 @@ func (r *Router) meet(e *pool.State) *endpoint {
 }
 
 // observeSpeed compares how long the fastest stream of the endpoint took for
-// its tokens since the last tick with what the step model gives for them.
+// its steps since the last tick with what the step model gives for them.
 func (r *Router) observeSpeed(now time.Time, e *endpoint) {
-	var tokens int64
-	var from, to time.Time
-	for t := range e.live {
-		count, last := t.progress()
-		n := count - t.mark.tokens
-		// Of equally fast ones the first: the order of a map is not an answer.
-		if !t.mark.at.IsZero() && (n > tokens || n == tokens && n > 0 && last.Before(to)) {
-			tokens, from, to = n, t.mark.at, last
-		}
-		if count > 0 {
-			t.mark.tokens, t.mark.at = count, last
-		}
+	for t := range e.live { // in no order, which is no matter to the clock
+		events, last := t.progress()
+		e.clock.Stream(&t.mark, events, last)
 	}
-	expected := 0.0
-	if tokens > 0 {
+	step := 0.0
+	if e.clock.Streaming() {
 		state := r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt)
-		expected = float64(tokens) * float64(e.profile.Coefficients.Step(state.Decoding, state.ContextTokens))
-		for _, p := range e.prefills {
-			if p.at.After(from) && !p.at.After(to) {
-				expected += p.work
-			}
-		}
+		step = float64(e.profile.Coefficients.Step(state.Decoding, state.ContextTokens))
 	}
-	e.prefills = e.prefills[:0]
-	e.speed.Observe(now, to.Sub(from).Seconds(), expected)
+	e.clock.Tick(now, step, &e.speed)
 }

@@ -57,7 +57,7 @@ func TestWarmEndpointsAreAskedAboutHoweverBusy(t *testing.T) {
 }
 
 func TestPriorPassesOverTheBusyAndTheDoubtful(t *testing.T) {
-	inLive(t, 20, func(c *route.Config) { c.CompleteUpTo = 0 }, func(t *testing.T, w *world) {
+	inLive(t, 20, func(c *route.Config) { c.CompleteUpTo, c.CompleteShare = 0, 0 }, func(t *testing.T, w *world) {
 		w.fill(t, id(3), 100_000)
 		w.fleet.only(id(5), func(e *pool.State) { e.Healthy = false })
 		w.fleet.only(id(7), func(e *pool.State) { e.ScrapedAt = e.ScrapedAt.Add(-1e12) })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/ledger"
 )
 
@@ -41,16 +42,10 @@ type Ticket struct {
 	pending int       // tokens not yet told the ledger
 	told    time.Time // when it was told last
 
-	count atomic.Int64 // generated tokens
-	last  atomic.Int64 // when the last of them came, in Unix nanoseconds
-	mark  mark         // of the last tick; guarded by router.mu
-	once  sync.Once
-}
-
-// mark is how far a stream was at one tick.
-type mark struct {
-	tokens int64
-	at     time.Time
+	events atomic.Int64    // of the stream that carried generated tokens
+	last   atomic.Int64    // when the last of them came, in Unix nanoseconds
+	mark   correction.Mark // of the last tick; guarded by router.mu
+	once   sync.Once
 }
 
 const (
@@ -80,7 +75,7 @@ func (t *Ticket) charge(now time.Time) {
 	}
 	e := t.endpoint
 	t.handle = t.router.ledger.Charge(e.id, e.incarnation, t.entry, now)
-	t.llm.prefill.add(now, float64(t.entry.UncachedTokens))
+	t.llm.demand.Add(now, float64(t.entry.UncachedTokens))
 	e.live[t] = struct{}{}
 	e.chosen++
 }
@@ -102,28 +97,34 @@ func (t *Ticket) FirstToken(now time.Time) {
 	}
 	t.first, t.others = true, nil
 	t.last.Store(now.UnixNano())
-	t.count.Store(1)
+	t.events.Store(1)
 	t.told = now
 	r := t.router
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ledger.FirstToken(t.handle, now)
-	t.endpoint.prefills = append(t.endpoint.prefills, prefill{at: now, work: t.work})
-	t.mark = mark{tokens: 1, at: now}
+	t.endpoint.clock.Prefilled(now, t.work)
+	t.mark.Begin(now)
 }
 
-// Tokens says that n more generated tokens arrived.
-func (t *Ticket) Tokens(n int, now time.Time) {
-	if n <= 0 || t.ended {
+// Tokens says that n more generated tokens arrived, each in an event of its
+// own.
+func (t *Ticket) Tokens(n int, now time.Time) { t.Progress(n, n, now) }
+
+// Progress says that more generated tokens arrived, in that many events of the
+// stream: an engine that decodes speculatively puts several into one.
+func (t *Ticket) Progress(tokens, events int, now time.Time) {
+	if tokens <= 0 && events <= 0 || t.ended {
 		return
 	}
 	if !t.first {
 		t.FirstToken(now)
-		n--
+		tokens--
+		events--
 	}
 	t.last.Store(now.UnixNano())
-	t.count.Add(int64(n))
-	t.pending += n
+	t.events.Add(int64(max(0, events)))
+	t.pending += max(0, tokens)
 	if t.pending < ledgerTokens && now.Sub(t.told) < ledgerInterval {
 		return
 	}
@@ -133,7 +134,7 @@ func (t *Ticket) Tokens(n int, now time.Time) {
 	t.pending, t.told = 0, now
 }
 
-// progress is how many tokens came and when the last one did.
+// progress is how many events came and when the last one did.
 func (t *Ticket) progress() (int64, time.Time) {
-	return t.count.Load(), time.Unix(0, t.last.Load())
+	return t.events.Load(), time.Unix(0, t.last.Load())
 }

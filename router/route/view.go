@@ -64,7 +64,7 @@ func (s *scratch) begin(r *Router, l *llm, q *Query) {
 		Candidates: s.input.Candidates[:0],
 		Request: policy.Request{
 			PromptTokens:         prompt,
-			ExpectedOutputTokens: l.output.expect(prompt, q.limit()),
+			ExpectedOutputTokens: l.output.Expect(prompt, q.limit()),
 			MaxOutputTokens:      q.limit(),
 			Completions:          float64(max(1, q.Completions)),
 			SLOTTFT:              q.SLOTTFT,
