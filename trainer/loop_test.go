@@ -25,18 +25,24 @@ func TestOneOfTwoTrainersRefits(t *testing.T) {
 			<-goOn
 			return nil
 		}}
-		newWorld(t, 11).add(800, time.Now(), time.Second).write(t, first)
-		done := make(chan trainer.Result, 1)
-		go func() { done <- once(t, small(t), first) }()
+		newWorld(t, 11).add(480, time.Now(), time.Second).write(t, first)
+		tr := started(t, small(t), "a", first)
+		done := make(chan error, 1)
+		go func() {
+			_, err := tr.Once(t.Context())
+			done <- err
+		}()
 		<-reading
 		results, err := started(t, small(t), "b", &store{Store: memory}).Once(t.Context())
 		if err != nil || len(results) != 0 {
 			t.Errorf("the second trainer did %+v %v, want nothing", results, err)
 		}
 		close(goOn)
-		want(t, <-done, trainer.Accepted)
-		if n := len(bundles(t, first)); n != 1 {
-			t.Errorf("%d bundles, want 1", n)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := len(bundles(t, first)); n != 1 || pointer(t, first).Version != 1 {
+			t.Errorf("%d bundles and version %d served, want 1 and 1", n, pointer(t, first).Version)
 		}
 		// The lease was given back.
 		if results, err := started(t, small(t), "b", &store{Store: memory}).Once(t.Context()); err != nil || len(results) != 1 {
@@ -56,7 +62,7 @@ func TestALostLeasePublishesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &store{Store: &featurestoretest.Memory{}}
-				newWorld(t, 12).add(800, time.Now(), time.Second).write(t, s)
+				newWorld(t, 12).add(480, time.Now(), time.Second).write(t, s)
 				c.hook(s, func() error {
 					pass(time.Hour)
 					_, ok, err := s.AcquireLease(t.Context(), leaseName, "other", time.Hour)
@@ -82,7 +88,7 @@ func TestALostLeasePublishesNothing(t *testing.T) {
 func TestALeaseOutlastsALongRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		newWorld(t, 12).add(800, time.Now(), time.Second).write(t, s)
+		newWorld(t, 12).add(480, time.Now(), time.Second).write(t, s)
 		slow := func() error { pass(7 * time.Minute); return nil }
 		s.onWindow = func(string) error { return slow() }
 		s.onPublish = slow
@@ -99,7 +105,7 @@ func TestOneLLMsFailureIsItsOwn(t *testing.T) {
 			}
 			return nil
 		}}
-		w := newWorld(t, 13).add(800, time.Now(), time.Second)
+		w := newWorld(t, 13).add(480, time.Now(), time.Second)
 		d, _ := w.row(time.Now())
 		d.LLM = "bad"
 		w.decisions = append(w.decisions, d)
@@ -125,7 +131,7 @@ func TestRunOutlivesAFailingStore(t *testing.T) {
 			}
 			return nil
 		}
-		newWorld(t, 14).add(800, time.Now(), time.Second).write(t, s)
+		newWorld(t, 14).add(480, time.Now(), time.Second).write(t, s)
 		c := small(t)
 		c.Schedule = "@every 20s"
 		reg := prometheus.NewRegistry()
@@ -181,7 +187,7 @@ func TestRunEndsInTheMiddleOfARefit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := &store{Store: &featurestoretest.Memory{}}
-		newWorld(t, 14).add(800, time.Now(), time.Second).write(t, s)
+		newWorld(t, 14).add(480, time.Now(), time.Second).write(t, s)
 		s.onWindow = func(string) error { cancel(); return nil }
 		if err := started(t, small(t), "a", s).Run(ctx); err != nil {
 			t.Error(err)

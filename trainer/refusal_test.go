@@ -35,7 +35,7 @@ func TestARefusalIsStoredAndMovesNothing(t *testing.T) {
 		{"labels that nothing tells", blind(0, 0.3), nil, "does not beat the prior"},
 		{"one answer for every row", blind(0.3, 0), func(c *trainer.Config) { c.Fit.MinLeafRows = 5000 }, "says the same of every row"},
 	} {
-		for _, n := range []int{420, 1200} {
+		for _, n := range []int{420, 900} {
 			t.Run(fmt.Sprintf("%s in %d rows", c.name, n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &store{Store: &featurestoretest.Memory{}}
@@ -97,7 +97,7 @@ func TestTheServedBundleIsJudgedAnew(t *testing.T) {
 	for _, good := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &store{Store: &featurestoretest.Memory{}}
-			w := newWorld(t, 2).add(1000, time.Now(), time.Second)
+			w := newWorld(t, 2).add(480, time.Now(), time.Second)
 			w.write(t, s)
 			want(t, once(t, small(t), s), trainer.Accepted)
 			first := pointer(t, s)
@@ -106,7 +106,7 @@ func TestTheServedBundleIsJudgedAnew(t *testing.T) {
 			if !good { // the engines have changed: the prior was right after all
 				w.honest()
 			}
-			w.add(1000, time.Now(), time.Second)
+			w.add(480, time.Now(), time.Second)
 			w.write(t, s)
 			tr := started(t, poor(t), "b", s)
 			r := again(t, tr)
@@ -142,11 +142,11 @@ func TestTheServedBundleIsJudgedAnew(t *testing.T) {
 func TestOldRowsDoNotKeepABundleFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		w := newWorld(t, 2).add(1000, time.Now(), time.Second)
+		w := newWorld(t, 2).add(480, time.Now(), time.Second)
 		w.write(t, s)
 		want(t, once(t, small(t), s), trainer.Accepted)
 		pass(20 * time.Minute)
-		w.add(1000, time.Now(), time.Second)
+		w.add(480, time.Now(), time.Second)
 		w.write(t, s)
 		want(t, once(t, poor(t), s), trainer.Refused)
 		for _, c := range []struct {
@@ -165,7 +165,7 @@ func TestOldRowsDoNotKeepABundleFresh(t *testing.T) {
 func TestSilenceExtendsABundleForADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		w := newWorld(t, 3).add(1000, time.Now(), time.Second)
+		w := newWorld(t, 3).add(480, time.Now(), time.Second)
 		w.write(t, s)
 		tr := started(t, small(t), "a", s)
 		want(t, again(t, tr), trainer.Accepted)
@@ -196,7 +196,7 @@ func TestSilenceExtendsABundleForADay(t *testing.T) {
 func TestTooFewRowsExtendTheServedBundle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		w := newWorld(t, 3).add(1000, time.Now(), time.Second)
+		w := newWorld(t, 3).add(480, time.Now(), time.Second)
 		w.write(t, s)
 		c := small(t)
 		c.Window = time.Hour
@@ -221,7 +221,7 @@ func TestTooFewRowsExtendTheServedBundle(t *testing.T) {
 func TestTheSameRefusalIsStoredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		w := newWorld(t, 4).honest().add(1000, time.Now(), time.Second)
+		w := newWorld(t, 4).honest().add(480, time.Now(), time.Second)
 		w.write(t, s)
 		tr := started(t, small(t), "a", s)
 		want(t, again(t, tr), trainer.Refused)

@@ -36,7 +36,7 @@ func TestTheSameRowsGiveTheSameBytes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := small(t)
 			c.Fit.Threads = threads
-			_, got := fitted(t, c, newWorld(t, 5).add(900, time.Now(), time.Second))
+			_, got := fitted(t, c, newWorld(t, 5).add(480, time.Now(), time.Second))
 			if first == nil {
 				first = got
 			}
@@ -44,7 +44,7 @@ func TestTheSameRowsGiveTheSameBytes(t *testing.T) {
 				t.Error("another bundle with GOMAXPROCS 2 than with 1")
 			}
 			c.Seed++
-			if _, got := fitted(t, c, newWorld(t, 5).add(900, time.Now(), time.Second)); bytes.Equal(first, got) {
+			if _, got := fitted(t, c, newWorld(t, 5).add(480, time.Now(), time.Second)); bytes.Equal(first, got) {
 				t.Error("the seed makes no difference")
 			}
 		})
@@ -149,7 +149,7 @@ func TestWithoutTPOTThePriorStays(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
 		w := newWorld(t, 9)
 		w.oneOnly = true
-		w.add(1000, time.Now(), time.Second).write(t, s)
+		w.add(480, time.Now(), time.Second).write(t, s)
 		r := once(t, small(t), s)
 		want(t, r, trainer.Accepted)
 		if !strings.Contains(r.Why, "TPOT") {
@@ -184,12 +184,12 @@ func TestWithoutTPOTThePriorStays(t *testing.T) {
 func TestAServedTPOTIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		w := newWorld(t, 10).add(800, time.Now(), time.Second)
+		w := newWorld(t, 10).add(480, time.Now(), time.Second)
 		w.write(t, s)
 		want(t, once(t, small(t), s), trainer.Accepted)
 		pass(8 * 24 * time.Hour)
 		w.oneOnly, w.began = true, time.Now()
-		w.add(800, time.Now(), time.Second).write(t, s)
+		w.add(480, time.Now(), time.Second).write(t, s)
 		r := once(t, small(t), s)
 		want(t, r, trainer.Refused)
 		if !strings.Contains(r.Why, "TPOT") {
@@ -202,7 +202,7 @@ func TestAServedTPOTIsNotGivenUp(t *testing.T) {
 func TestWithoutTTFTNothingIsJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		w := newWorld(t, 9).add(1000, time.Now(), time.Second)
+		w := newWorld(t, 9).add(480, time.Now(), time.Second)
 		for i := range w.outcomes {
 			w.outcomes[i].TTFT = feature.Seconds(feature.Unknown)
 		}
