@@ -152,7 +152,7 @@ var Table = []Layer{
 	{Package: "internal/demo",
 		May: []string{"internal/feature", "internal/loadgen", "router/policy", "featurestore", "featurestore/pglocal"},
 		Why: "runs the binary's own verbs and checks from outside what they claim; nothing of it is in a service"},
-	{Package: "internal/loadgen", May: []string{"internal/openai", "internal/trace"}, Modules: []string{progress, xterm},
+	{Package: "internal/loadgen", May: []string{"internal/openai", "internal/trace", "internal/workload"}, Modules: []string{progress, xterm},
 		Why: "a client measures by the router's label rules and knows nothing else of it"},
 	{Package: telemetry,
 		Why: "importable by every package that is not pure, so it imports none"},

@@ -1,19 +1,19 @@
 package loadgen
 
 import (
+	"container/heap"
 	"fmt"
 	"iter"
 	"math"
-	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/trace"
+	"github.com/spillway-llm/spillway/internal/workload"
 )
 
-// Workload is a synthetic workload: requests of a kind that is common, with
-// the prefixes that they share. It is a first approximation: a conversation's
-// turns grow one prompt, and come at times that do not depend on the answers.
+// Workload is a synthetic workload as requests with times, for a client that
+// knows no sessions: a turn comes when the answer to the one before it is
+// likely to have ended, whether it has or not.
 type Workload struct {
 	// Name is one of Workloads().
 	Name string
@@ -26,104 +26,8 @@ type Workload struct {
 	Seed uint64
 }
 
-// Lengths that workloads deal in, in tokens.
-const (
-	block     = trace.MooncakeBlock
-	maxLength = 131_072 // prompt and output together: the published max-model-len
-)
-
-// shape says what the requests of one workload look like. Lengths are in
-// tokens; prefixes are rounded to whole blocks.
-type shape struct {
-	name   string
-	share  float64 // of the conversations of a mix
-	system int     // prefix that all conversations share
-
-	groups  int     // number of further prefixes that some conversations share
-	skew    float64 // Zipf exponent of their popularity; 0: all alike
-	context dist    // length of a group's prefix, or of a conversation's own
-	repeats int     // number of different questions to a group; 0: no question comes twice
-
-	turns         dist
-	input, output dist // of one turn
-	think         time.Duration
-	rate          float64
-	stages        []stage
-}
-
-// stage is a part of a ladder of rates.
-type stage struct {
-	rate    float64 // requests a second
-	seconds float64
-}
-
-// pause is what the published b2b-saas ladder leaves between stages, in
-// seconds.
-const pause = 30
-
-// The first three are the published definitions (llm-d benchmark workloads as
-// of early 2026: code-generation, reasoning, b2b-saas), run there in a closed
-// loop except b2b-saas; their lengths are theirs, the open-loop rates are ours.
-// The others are chosen here and measured nowhere.
-var shapes = []shape{
-	{
-		name: "code-generation", system: 3000,
-		context: uniform(15_000, 100_000), turns: normal(6, 3.5, 2, 20),
-		input: lognormal(1500, 1200, 100, 10_000), output: lognormal(800, 600, 50, 4000),
-		rate: 0.5,
-	},
-	{
-		name: "reasoning", system: 250, turns: fixed(1),
-		input: lognormal(1000, 800, 100, 5000), output: lognormal(8000, 6500, 500, 32_000),
-		rate: 0.5,
-	},
-	{
-		name: "b2b-saas", groups: 150, context: fixed(6000), repeats: 5, turns: fixed(1),
-		input: fixed(1200), output: fixed(1000),
-		stages: []stage{
-			{15, 50}, {3, 20}, {10, 20}, {15, 20}, {20, 38}, {22, 34}, {25, 30}, {30, 25}, {35, 21},
-			{40, 38}, {43, 36}, {46, 33}, {49, 30}, {52, 29}, {55, 27}, {57, 26}, {60, 25},
-		},
-	},
-	{
-		name: "interactive-chat", system: 512, turns: normal(4, 3, 1, 12),
-		input: lognormal(250, 300, 20, 2000), output: lognormal(300, 250, 20, 1500),
-		think: 20 * time.Second, rate: 5,
-	},
-	{
-		name: "rag", system: 512, groups: 400, skew: 1.1, context: fixed(6144), turns: fixed(1),
-		input: lognormal(200, 150, 20, 1000), output: lognormal(250, 200, 20, 1000),
-		rate: 3,
-	},
-}
-
-// mixes are workloads put together from others, by share of conversations.
-var mixes = map[string][]shape{
-	"mixed": {
-		shapeOf("interactive-chat", 0.5), shapeOf("rag", 0.3), shapeOf("reasoning", 0.1), shapeOf("code-generation", 0.1),
-	},
-}
-
-const mixedRate = 3
-
-func shapeOf(name string, share float64) shape {
-	for _, s := range shapes {
-		if s.name == name {
-			s.share = share
-			return s
-		}
-	}
-	panic("no workload " + name)
-}
-
 // Workloads returns the names of the synthetic workloads.
-func Workloads() []string {
-	var names []string
-	for _, s := range shapes {
-		names = append(names, s.name)
-	}
-	return append(names, "mixed")
-}
+func Workloads() []string { return workload.Names() }
 
 // Items returns the workload's requests in order of time: without end, but for
 // the ladder of b2b-saas.
@@ -131,64 +35,93 @@ func (w Workload) Items() (iter.Seq[trace.Item], error) {
 	if w.Rate < 0 || math.IsNaN(w.Rate) || math.IsInf(w.Rate, 0) {
 		return nil, fmt.Errorf("rate %g: expected 0 (the workload's own) or more", w.Rate)
 	}
-	parts, rate := mixes[w.Name], float64(mixedRate)
-	if parts == nil {
-		for _, s := range shapes {
-			if s.name == w.Name {
-				parts, rate = []shape{s}, s.rate
+	spec, err := workload.Named(w.Name)
+	if err != nil {
+		return nil, err
+	}
+	spec.Duration = 0
+	switch {
+	case w.Rate > 0:
+		return items(spec.Open(w.Seed, w.Rate).Sessions), nil
+	case spec.Rate > 0:
+		return items(spec.Open(w.Seed, spec.Rate).Sessions), nil
+	}
+	return items(spec.Climb(w.Seed).Sessions), nil
+}
+
+// A turn follows the one before after the answer's likely duration, for the
+// open loop knows no other: two seconds and 25 ms a token, about what a loaded
+// endpoint takes (published TPOT of a 32B model on two H100s: 16 to 38 ms).
+const (
+	likelyTTFT = 2 * time.Second
+	likelyTPOT = 25 * time.Millisecond
+)
+
+// items puts the turns of all sessions in order of time. Those of sessions
+// under way wait in a heap.
+func items(sessions iter.Seq[workload.Session]) iter.Seq[trace.Item] {
+	return func(yield func(trace.Item) bool) {
+		var waiting turnHeap
+		more := true
+		until := func(at time.Duration) {
+			for more && len(waiting) > 0 && waiting[0].at < at {
+				more = yield(waiting[0].take())
+				waiting.settle()
 			}
 		}
-	}
-	if parts == nil {
-		return nil, fmt.Errorf("workload %q is not known: expected one of %s", w.Name, strings.Join(Workloads(), ", "))
-	}
-	stages := parts[0].stages
-	if w.Rate > 0 {
-		stages, rate = nil, w.Rate
-	}
-	if stages == nil {
-		stages = []stage{{rate, math.Inf(1)}}
-	}
-	return func(yield func(trace.Item) bool) {
-		g := newGenerator(w.Seed, parts, stages)
-		for item, ok := g.next(); ok; item, ok = g.next() {
-			if !yield(item) {
+		for s := range sessions {
+			until(s.At)
+			if !more {
 				return
 			}
+			heap.Push(&waiting, &talk{at: s.At, index: s.Index, turns: s.Turns})
 		}
-	}, nil
-}
-
-// dist is a distribution of lengths or numbers, clipped to [least, most].
-type dist struct {
-	least, most float64
-	draw        func(*rand.Rand) float64
-	mean        float64
-}
-
-func fixed(v float64) dist {
-	return dist{least: v, most: v, mean: v, draw: func(*rand.Rand) float64 { return v }}
-}
-
-func uniform(least, most float64) dist {
-	return dist{least: least, most: most, mean: (least + most) / 2, draw: func(r *rand.Rand) float64 { return least + r.Float64()*(most-least) }}
-}
-
-func normal(mean, sd, least, most float64) dist {
-	return dist{least: least, most: most, mean: mean, draw: func(r *rand.Rand) float64 { return mean + sd*r.NormFloat64() }}
-}
-
-// lognormal has this mean and standard deviation itself, not its logarithm.
-func lognormal(mean, sd, least, most float64) dist {
-	variance := math.Log1p(sd * sd / (mean * mean))
-	mu := math.Log(mean) - variance/2
-	return dist{least: least, most: most, mean: mean, draw: func(r *rand.Rand) float64 { return math.Exp(mu + math.Sqrt(variance)*r.NormFloat64()) }}
-}
-
-// sample draws a whole number; of the zero dist it is 0.
-func (d dist) sample(r *rand.Rand) int {
-	if d.draw == nil {
-		return 0
+		until(math.MaxInt64)
 	}
-	return int(math.Round(min(max(d.draw(r), d.least), d.most)))
+}
+
+// talk is a session that has a turn to come.
+type talk struct {
+	at    time.Duration // of the next turn
+	index int
+	turns []workload.Turn // to come
+}
+
+// take returns the next turn as an item and moves on to the one after it.
+func (t *talk) take() trace.Item {
+	turn := t.turns[0]
+	item := trace.Item{
+		At: t.at, PromptTokens: turn.PromptTokens, OutputTokens: turn.OutputTokens,
+		Blocks: turn.Blocks, BlockTokens: turn.BlockTokens,
+	}
+	if t.turns = t.turns[1:]; len(t.turns) > 0 {
+		t.at += likelyTTFT + time.Duration(turn.OutputTokens)*likelyTPOT + t.turns[0].After
+	}
+	return item
+}
+
+// turnHeap has the session with the earliest turn on top.
+type turnHeap []*talk
+
+// settle restores the order after the top has changed.
+func (h *turnHeap) settle() {
+	if len((*h)[0].turns) == 0 {
+		heap.Pop(h)
+		return
+	}
+	heap.Fix(h, 0)
+}
+
+func (h turnHeap) Len() int { return len(h) }
+func (h turnHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].index < h[j].index
+}
+func (h turnHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *turnHeap) Push(x any)   { *h = append(*h, x.(*talk)) }
+func (h *turnHeap) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return t
 }

@@ -36,7 +36,7 @@ func TestWorkloadsAreWellFormed(t *testing.T) {
 				if item.At < last || item.PromptTokens < 1 || item.OutputTokens < 1 || item.PromptTokens+item.OutputTokens > 131_072 {
 					t.Fatalf("item %d: %+v", i, item)
 				}
-				if want := (item.PromptTokens + 511) / 512; len(item.Blocks) != want || item.BlockTokens != 512 {
+				if want := (item.PromptTokens + item.BlockTokens - 1) / item.BlockTokens; len(item.Blocks) != want {
 					t.Fatalf("item %d: %d blocks of %d, want %d", i, len(item.Blocks), item.BlockTokens, want)
 				}
 				if seen[item.Blocks[0]] {
@@ -69,7 +69,7 @@ func TestTurnsGrowOnePrompt(t *testing.T) {
 	grown := 0
 	longest := map[uint64][]uint64{} // by the conversation's own first block
 	for _, item := range draw(t, loadgen.Workload{Name: "interactive-chat"}, 2000) {
-		const system = 1 // block
+		const system = 512 / 64 // blocks
 		if len(item.Blocks) <= system {
 			continue
 		}
@@ -95,7 +95,7 @@ func TestB2BClimbsThePublishedLadder(t *testing.T) {
 	all := draw(t, loadgen.Workload{Name: "b2b-saas"}, 1<<20)
 	warm, pause, next := 0, 0, 0
 	for _, item := range all {
-		if item.PromptTokens != 6144+1200 || item.OutputTokens != 1000 {
+		if item.PromptTokens != 6000+1200 || item.OutputTokens != 1000 {
 			t.Fatalf("%+v", item)
 		}
 		switch at := item.At.Seconds(); {

@@ -17,8 +17,8 @@ type Turn struct {
 	// that much of their text. Nil where nothing is shared.
 	Blocks []uint64
 
-	// Answered continues Blocks over the answer's tokens. It begins with the
-	// same ids, but for one: it may have the last as a full block. It equals
+	// Answered continues Blocks over the answer's tokens: it begins with the
+	// same ids, of which the last may stand for more tokens here. It equals
 	// Blocks where nobody knows what the answers are.
 	Answered []uint64
 
