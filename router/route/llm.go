@@ -17,7 +17,7 @@ type llm struct {
 	output   correction.Output
 	bytes    tokenRatio
 	demand   correction.Demand
-	bundle   int64  // that answered last
+	bundle   int64 // that answered last
 
 	listed time.Time // when an endpoint was last found to list it
 	used   time.Time // when a request was last decided for it
@@ -47,9 +47,9 @@ func (t *tokenRatio) observe(tokens float64, bytes int) {
 	t.perByte += 0.02 * (ratio - t.perByte)
 }
 
-// matched is the matched configuration for the traffic of the last minute.
-func (l *llm) matched(now time.Time, peakThroughput float64) string {
-	switch l.demand.Bound(now, peakThroughput) {
+// matched is the matched configuration for traffic that is bound so.
+func matched(b correction.Bound) string {
+	switch b {
 	case correction.PrefillBound:
 		return policy.TokenLoad
 	case correction.DecodeBound:
