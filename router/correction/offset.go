@@ -95,3 +95,24 @@ func logRatio(actual, forecast feature.Seconds) float64 {
 	}
 	return math.Log(float64(actual) / float64(forecast))
 }
+
+// Correct is what is added to the residuals of one endpoint's forecasts.
+func Correct(o *Offset, c *Coverage) feature.Residual {
+	return feature.Residual{
+		TTFT: feature.LogQuantiles{P50: o.TTFT(), P90: o.TTFT() + c.TTFT()},
+		TPOT: feature.LogQuantiles{P50: o.TPOT(), P90: o.TPOT() + c.TPOT()},
+	}
+}
+
+// Plain takes a correction out of a forecast again: what the bundle and the
+// prior alone say.
+func Plain(f feature.Forecast, c feature.Residual) feature.Forecast {
+	if !f.Known() {
+		return f
+	}
+	f.TTFT.P50 *= feature.Seconds(math.Exp(-c.TTFT.P50))
+	f.TTFT.P90 *= feature.Seconds(math.Exp(-c.TTFT.P90))
+	f.TPOT.P50 *= feature.Seconds(math.Exp(-c.TPOT.P50))
+	f.TPOT.P90 *= feature.Seconds(math.Exp(-c.TPOT.P90))
+	return f
+}

@@ -30,6 +30,7 @@ type exchange struct {
 	strip  bool   // the usage chunk was asked for here and must not reach the client
 
 	meter      *openai.Meter // of an answer that is understood, else nil
+	heard      int           // its events that the ticket was told
 	dispatched time.Time
 	status     int // of the answer the client sees; 0 before
 	ended      bool

@@ -104,12 +104,14 @@ func (x *exchange) listen(p []byte, now time.Time) {
 	if first.IsZero() {
 		return
 	}
-	further := x.meter.NewTokens()
+	tokens, events := x.meter.NewTokens(), x.meter.Events()-x.heard
+	x.heard += events
 	if before {
 		x.ticket.FirstToken(first)
-		further--
+		tokens--
+		events--
 	}
-	x.ticket.Tokens(further, now)
+	x.ticket.Progress(tokens, events, now)
 }
 
 // broken ends an answer that stopped in the middle.

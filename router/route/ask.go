@@ -1,12 +1,9 @@
 package route
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -34,46 +31,12 @@ func asks(s correction.State) bool {
 // choose picks the candidates to forecast and makes their vectors: the k that
 // cost least under the prior, and all warm ones; everyone for k = 0.
 func (s *scratch) choose(k int) {
-	n := len(s.input.Candidates)
-	s.order = s.order[:0]
-	for i := range n {
-		s.order = append(s.order, i)
-	}
-	if k > 0 && n > k {
-		s.costs = s.costs[:0]
-		for i := range n {
-			s.costs = append(s.costs, s.priorCost(i))
-		}
-		slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(s.costs[a], s.costs[b]) })
-		rest := s.order[k:]
-		for _, i := range rest {
-			if policy.Sticky(&s.input, i) {
-				s.order[k] = i // rest is read ahead of where this writes
-				k++
-			}
-		}
-		s.order = s.order[:k]
-		slices.Sort(s.order)
-	}
 	s.asked, s.vectors, s.forecasts = s.asked[:0], s.vectors[:0], s.forecasts[:0]
-	for _, i := range s.order {
+	for _, i := range s.shortlist.Choose(&s.input, k) {
 		s.asked = append(s.asked, s.known[i])
 		s.vectors = append(s.vectors, s.input.Candidates[i].Vector(&s.input.Request))
 		s.forecasts = append(s.forecasts, feature.NoForecast)
 	}
-}
-
-// priorCost orders candidates for choose: by standing, then by the seconds the
-// prior gives.
-func (s *scratch) priorCost(i int) float64 {
-	const perStanding = 1e6 // more seconds than any request takes
-	c := &s.input.Candidates[i]
-	p := c.Prior(&s.input.Request)
-	cost := float64(p.TTFT) + float64(p.TPOT)*s.input.Request.ExpectedOutputTokens
-	if math.IsNaN(cost) {
-		cost = math.Inf(1)
-	}
-	return min(cost, perStanding/2) + float64(c.Standing)*perStanding
 }
 
 // ask makes one forecast call within the deadline. An answer that comes after

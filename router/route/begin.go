@@ -107,7 +107,7 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	s.join(a)
 	s.input.Fallback = r.config.Fallback
 	if s.input.Fallback == Auto {
-		s.input.Fallback = l.matched(now, s.peak)
+		s.input.Fallback = matched(l.demand.Bound(now, s.peak))
 	}
 	s.input.Forecasts = a.answered() && s.state == correction.Live && r.config.Mode == ModeLive
 	s.input.Seed = draw()

@@ -104,7 +104,7 @@ func (r *Router) llmStatus(l *llm) LLMStatus {
 	state, reason, since := l.machine.State()
 	fallback := r.config.Fallback
 	if fallback == Auto {
-		fallback = l.fallback
+		fallback = matched(l.demand.Last())
 	}
 	return LLMStatus{
 		LLM: l.name, State: string(state), Reason: reason, Since: since,

@@ -35,8 +35,7 @@ type scratch struct {
 	vectors   []feature.Vector
 	forecasts []feature.Forecast
 
-	order []int     // see choose
-	costs []float64 // see choose
+	shortlist policy.Shortlist
 
 	encoded []byte // see record
 }
