@@ -38,7 +38,7 @@ func unprivileged() (*account, error) {
 		}
 		return &account{name: name, uid: uint32(uid), gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("Postgres refuses to run as root and there is no user postgres or nobody to run it as: add one or run as another user")
+	return nil, errors.New("the Postgres server refuses to run as root and there is no user postgres or nobody to run it as: add one or run as another user")
 }
 
 // run makes cmd run as a.
@@ -95,7 +95,7 @@ func (a *account) canReach(dir string) error {
 			}
 		}
 		if info.Mode().Perm()&enter == 0 {
-			return fmt.Errorf("Postgres runs as the user %s, who may not enter %s (mode %#o): choose another data directory or 'chmod o+x' that one",
+			return fmt.Errorf("the Postgres server runs as the user %s, who may not enter %s (mode %#o): choose another data directory or 'chmod o+x' that one",
 				a.name, way[i], info.Mode().Perm())
 		}
 	}
