@@ -52,23 +52,11 @@ func TestTheSameRowsGiveTheSameBytes(t *testing.T) {
 	}
 }
 
-// quick is for tests that ask what was learned, not how well.
-func quick(t *testing.T) trainer.Config {
-	c := small(t)
-	c.Fit.Trees = 10
-	return c
-}
-
 // TestWhatWasNotObservedIsNotLearned puts rows between the good ones that
 // would spoil any fit, and wants the fit of the good ones alone.
 func TestWhatWasNotObservedIsNotLearned(t *testing.T) {
 	unknown := feature.Seconds(feature.Unknown)
-	var clean trainer.Result
-	var alone []byte // every bubble begins at the same time
-	synctest.Test(t, func(t *testing.T) {
-		clean, alone = fitted(t, quick(t), newWorld(t, 6).add(500, time.Now(), time.Second))
-	})
-	for _, c := range []struct {
+	kinds := []struct {
 		name  string
 		spoil func(*feature.Decision, *feature.Outcome)
 	}{
@@ -87,24 +75,37 @@ func TestWhatWasNotObservedIsNotLearned(t *testing.T) {
 			d.ChosenVector[feature.ColumnPriorTPOT] = float32(feature.Unknown)
 		}},
 		{"infinite load", func(d *feature.Decision, _ *feature.Outcome) { d.ChosenVector[6] = float32(math.Inf(1)) }},
-	} {
+	}
+	// junk makes n rows that kind spoils, between those of the good world.
+	junk := func(t *testing.T, n int, spoil func(i int) func(*feature.Decision, *feature.Outcome)) *world {
+		w := newWorld(t, 7).add(n, time.Now().Add(-time.Millisecond), time.Second)
+		for i := range w.decisions {
+			w.outcomes[i].TTFT, w.outcomes[i].TPOT = 1e-3, 1e-4
+			spoil(i)(&w.decisions[i], &w.outcomes[i])
+		}
+		return w
+	}
+	for _, c := range kinds {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 6).add(500, time.Now(), time.Second)
-				junk := newWorld(t, 7).add(500, time.Now().Add(-time.Millisecond), time.Second)
-				for i := range junk.decisions {
-					d, o := &junk.decisions[i], &junk.outcomes[i]
-					o.TTFT, o.TPOT = 1e-3, 1e-4
-					c.spoil(d, o)
-				}
-				w.decisions, w.outcomes = append(w.decisions, junk.decisions...), append(w.outcomes, junk.outcomes...)
-				r, got := fitted(t, quick(t), w)
-				if r.Rows != clean.Rows || !bytes.Equal(got, alone) {
-					t.Errorf("%d samples, want %d, and the same bundle", r.Rows, clean.Rows)
+				s := &store{Store: &featurestoretest.Memory{}}
+				newWorld(t, 6).add(30, time.Now(), time.Second).write(t, s)
+				junk(t, 30, func(int) func(*feature.Decision, *feature.Outcome) { return c.spoil }).write(t, s)
+				if r := once(t, small(t), s); r.Rows != 30 {
+					t.Errorf("%d samples, want the 30 good ones", r.Rows)
 				}
 			})
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		clean, alone := fitted(t, small(t), newWorld(t, 6).add(500, time.Now(), time.Second))
+		w := newWorld(t, 6).add(500, time.Now(), time.Second)
+		all := junk(t, 500, func(i int) func(*feature.Decision, *feature.Outcome) { return kinds[i%len(kinds)].spoil })
+		w.decisions, w.outcomes = append(w.decisions, all.decisions...), append(w.outcomes, all.outcomes...)
+		if r, got := fitted(t, small(t), w); r.Rows != clean.Rows || !bytes.Equal(got, alone) {
+			t.Errorf("%d samples, want %d, and the same bundle", r.Rows, clean.Rows)
+		}
+	})
 }
 
 // TestNothingOpenIsLearned gives some early requests an end after the

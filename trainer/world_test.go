@@ -205,7 +205,7 @@ func small(t testing.TB) trainer.Config {
 	t.Helper()
 	c := trainer.Defaults()
 	c.DefaultProfile = newWorld(t, 0).profile
-	c.Fit.Trees, c.Fit.LearningRate, c.Fit.MinLeafRows = 60, 0.1, 10
+	c.Fit.Trees, c.Fit.LearningRate, c.Fit.MinLeafRows = 30, 0.2, 10
 	return c
 }
 
