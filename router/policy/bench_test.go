@@ -10,7 +10,7 @@ import (
 // BenchmarkDecide is one decision over a busy pool, a quarter of it warm, with a
 // forecast for every candidate: the most there can be to do.
 func BenchmarkDecide(b *testing.B) {
-	for _, name := range []string{policy.TokenLoad, policy.Predicted} {
+	for _, name := range []string{policy.TokenLoad, policy.WeightedBlend, policy.Predicted} {
 		for _, n := range []int{100, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				in := busy(name, n)

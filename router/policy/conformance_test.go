@@ -342,7 +342,7 @@ func TestPowerOfTwoEqualsTwin(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	want := []string{"active-request", "combined-load", "least-request", "power-of-two", "predicted", "random", "round-robin", "token-load"}
+	want := []string{"active-request", "combined-load", "least-request", "power-of-two", "predicted", "random", "round-robin", "token-load", "weighted-blend"}
 	if diff := cmp.Diff(want, policy.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}

@@ -37,6 +37,7 @@ const (
 	Random        = "random"
 	LeastRequest  = "least-request"
 	PowerOfTwo    = "power-of-two"
+	WeightedBlend = "weighted-blend"
 	TokenLoad     = "token-load"
 	ActiveRequest = "active-request"
 	CombinedLoad  = "combined-load"
@@ -48,6 +49,7 @@ var rules = map[string]rule{
 	Random:        random,
 	LeastRequest:  leastRequest,
 	PowerOfTwo:    powerOfTwo,
+	WeightedBlend: weightedBlend,
 	TokenLoad:     matched(tokenLoad),
 	ActiveRequest: matched(activeRequest),
 	CombinedLoad:  matched(combinedLoad),
@@ -76,7 +78,7 @@ func Check(name string) error {
 // forecasts or does not exist.
 func CheckFallback(name string) error {
 	switch name {
-	case TokenLoad, ActiveRequest, CombinedLoad, RoundRobin, LeastRequest, Random, PowerOfTwo:
+	case TokenLoad, ActiveRequest, CombinedLoad, RoundRobin, LeastRequest, Random, PowerOfTwo, WeightedBlend:
 		return nil
 	}
 	return fmt.Errorf("no fallback %q: want %s, %s or %s", name, TokenLoad, ActiveRequest, CombinedLoad)

@@ -11,7 +11,7 @@ import (
 )
 
 // encoding is the version of the bytes that Encode writes.
-const encoding = 1
+const encoding = 2
 
 // maxCandidates and maxName bound what Decode accepts.
 const (
@@ -150,7 +150,7 @@ func coefficientsOf(c *physics.Coefficients) []*float64 {
 func candidateOf(c *Candidate) []*float64 {
 	s, l, p := &c.Load.Scraped, &c.Load.Ledger, &c.Load.Profile
 	return []*float64{
-		&c.CachedTokens,
+		&c.CachedTokens, seconds(&c.ColdAgo),
 		&s.Waiting, &s.Running, &s.KVUsed, seconds(&s.Age),
 		&l.Requests, &l.PrefillTokens, &l.Decoding, &l.ContextTokens, &l.SinceScrape, &l.SinceScrapeTok,
 		&l.PrefillContext, &l.WaitingContext, &l.HeadTokens, &l.HeadContext, seconds(&l.HeadElapsed), &l.PrefillRate,

@@ -172,14 +172,15 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		{"nothing", nil, "end too early"},
 		{"another version", append([]byte{9}, good[1:]...), "encoding 9"},
+		{"the version before", append([]byte{1}, good[1:]...), "encoding 1, this build reads 2"},
 		{"bytes left over", append(policy.Encode(nil, in), 0, 0), "2 bytes left over"},
 		{"more candidates than bytes", slices.Concat(empty[:len(empty)-1], []byte{100}), "100 candidates"},
 		{"too many candidates", slices.Concat(empty[:len(empty)-1], []byte{0xa1, 0x8d, 0x06}, make([]byte, 3e6)), "100001 candidates"},
-		{"an endless number", append([]byte{1, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 11)...), "number"},
-		{"a number of no known form", []byte{1, 0, 0, 0, 0, 3}, "number"},
-		{"a flag of no known value", []byte{1, 0, 0, 7}, "flag"},
+		{"an endless number", append([]byte{good[0], 0, 0, 0}, bytes.Repeat([]byte{0xff}, 11)...), "number"},
+		{"a number of no known form", []byte{good[0], 0, 0, 0, 0, 3}, "number"},
+		{"a flag of no known value", []byte{good[0], 0, 0, 7}, "flag"},
 		{"a bucket too many", slices.Concat(alone[:len(alone)-3], []byte{0x80, 0x80, 0x10, 0, 0}), "histogram"},
-		{"a long name", append([]byte{1, 0xac, 2}, make([]byte, 300)...), "name"},
+		{"a long name", append([]byte{good[0], 0xac, 2}, make([]byte, 300)...), "name"},
 		{"an unknown standing", policy.Encode(nil, barred), "standing"},
 	} {
 		_, err := policy.Decode(c.b)

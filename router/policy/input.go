@@ -52,7 +52,8 @@ type Candidate struct {
 	Endpoint     string
 	Class        string
 	Standing     Standing
-	CachedTokens float64 // contiguous prefix of the prompt believed cached there
+	CachedTokens float64         // contiguous prefix of the prompt believed cached there
+	ColdAgo      feature.Seconds // since it was last given a request that nobody held a prefix of; NaN when never
 	Load         feature.Load
 	Coefficients physics.Coefficients // of its class
 	Residual     feature.Residual     // from the bundle; NoResidual when not forecast

@@ -19,6 +19,7 @@ const (
 	AllWarm          // everybody does
 	Warm             // stayed with the prefix
 	Spilled          // the valve opened
+	Blended          // greatest weighted sum of scores
 )
 
 // Reason says why a choice was made.
@@ -53,6 +54,8 @@ func (r Reason) String() string {
 		s = fmt.Sprintf("warm, %.2f s; others %.2f s; gap %.2f s <= %g s", r.Warm, r.Coldest, r.Gap, r.Valve)
 	case Spilled:
 		s = fmt.Sprintf("spilled: warm %.2f s; others %.2f s; gap %.2f s > %g s", r.Warm, r.Coldest, r.Gap, r.Valve)
+	case Blended:
+		s = fmt.Sprintf("best blend, %.2f of %d", blendMost-r.Cost, blendMost)
 	}
 	if r.Explored {
 		s += "; explored"

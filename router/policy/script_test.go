@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the output of the scripts in test
 // followed by a line of dashes and what it prints up to an empty line:
 //
 //	endpoints              one endpoint a line, "NAME key=value...": cached,
-//	                       standing, ttft and tpot (its forecast), and any
+//	                       cold (seconds ago), standing, ttft and tpot (its forecast), and any
 //	                       number of its load by Go name. Known ones keep what
 //	                       is not named; "NAME gone" removes one.
 //	request key=value...   numbers of the request by Go name
@@ -153,6 +153,8 @@ func (s *story) endpoint(words []string) error {
 		switch key {
 		case "cached":
 			c.CachedTokens = value
+		case "cold":
+			c.ColdAgo = feature.Seconds(value)
 		case "ttft":
 			wish.ttft = value
 		case "tpot":

@@ -176,6 +176,9 @@ func drawInput(t *rapid.T, name string) *policy.Input {
 		c := &in.Candidates[i]
 		c.Standing = rapid.SampledFrom([]policy.Standing{policy.Good, policy.Good, policy.Good, policy.Dated, policy.Doubtful, policy.Barred}).Draw(t, "standing")
 		c.CachedTokens = in.Request.PromptTokens * rapid.SampledFrom([]float64{0, 0, 0.5, 1}).Draw(t, "cached")
+		c.ColdAgo = feature.Seconds(rapid.SampledFrom([]float64{feature.Unknown, 0, 1, 60}).Draw(t, "cold"))
+		c.Load.Scraped.Waiting = float64(rapid.IntRange(0, 2).Draw(t, "waiting"))
+		c.Load.Scraped.KVUsed = rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "kv")
 		c.Load.Ledger.Requests = float64(rapid.IntRange(0, 3).Draw(t, "requests"))
 		c.Load.Ledger.PrefillTokens = rapid.SampledFrom([]float64{0, 8000, 300_000}).Draw(t, "prefill")
 		if rapid.IntRange(0, 3).Draw(t, "known") > 0 {

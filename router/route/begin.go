@@ -163,6 +163,9 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 		}
 		t.wait = max(1, min(longestWait, wait.Duration()))
 	}
+	if policy.Cold(&s.input) {
+		known.coldAt = now
+	}
 	if len(chain) > 0 {
 		r.index.Insert(known.slot, chain, now)
 	}

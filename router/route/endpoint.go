@@ -3,6 +3,7 @@ package route
 import (
 	"time"
 
+	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/pool"
@@ -17,6 +18,7 @@ type endpoint struct {
 	speed       correction.Speed
 	offset      correction.Offset
 	chosen      uint64
+	coldAt      time.Time            // when it was last given a request that nobody held a prefix of; zero: never
 	live        map[*Ticket]struct{} // in flight here
 	clock       correction.Clock     // what its streams did since the last tick
 
@@ -76,6 +78,14 @@ func (r *Router) meet(e *pool.State) *endpoint {
 		r.index.SetCapacity(known.slot, capacity, r.config.TokensPerByte)
 	}
 	return known
+}
+
+// coldAgo is how long ago the endpoint was given a cold request; NaN: never.
+func (e *endpoint) coldAgo(now time.Time) feature.Seconds {
+	if e.coldAt.IsZero() {
+		return feature.Seconds(feature.Unknown)
+	}
+	return feature.SecondsOf(now.Sub(e.coldAt))
 }
 
 // observeSpeed compares how long the fastest stream of the endpoint took for

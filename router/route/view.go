@@ -113,6 +113,7 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 			Class:        e.state.Class,
 			Standing:     r.standing(e.state, now),
 			CachedTokens: min(s.input.Request.PromptTokens, math.Floor(float64(s.matches[e.slot])*blockTokens)),
+			ColdAgo:      e.coldAgo(now),
 			Coefficients: e.profile.Coefficients,
 			Residual:     feature.NoResidual,
 			Load:         e.load(r, now),
