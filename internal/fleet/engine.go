@@ -14,7 +14,8 @@ type Config struct {
 	Profile   physics.Profile
 	MaxTokens int           // context length of the LLM, prompt and output; 0: what the KV cache holds
 	Overhead  time.Duration // holds every request this long before it joins the line
-	Noise     *rand.Rand    // the engine's own stream for step times; required when the profile has noise
+	Noise     *rand.Rand    // the engine's own stream; required when anything is left to chance
+	Options   Options
 }
 
 // Engine is one continuous-batching engine in virtual time. Times are
@@ -29,6 +30,7 @@ type Engine struct {
 	overhead  time.Duration
 	noise     *rand.Rand
 	slow      float64
+	options   Options
 
 	clock     time.Duration
 	last      time.Duration // latest submission
@@ -76,6 +78,7 @@ func New(cfg Config) (*Engine, error) {
 		overhead:  cfg.Overhead,
 		noise:     cfg.Noise,
 		slow:      1,
+		options:   cfg.Options,
 		live:      make(map[uint64]*sequence),
 		cache:     newCache(blocks),
 	}, nil
@@ -88,7 +91,19 @@ func (e *Engine) MaxTokens() int { return e.maxTokens }
 func (e *Engine) Blocks() int { return e.cache.total() }
 
 // Metrics returns what the engine last published.
-func (e *Engine) Metrics() Metrics { return e.visible }
+func (e *Engine) Metrics() Metrics {
+	if e.options.LiveMetrics {
+		return e.current()
+	}
+	return e.visible
+}
+
+// current is what the engine would publish now.
+func (e *Engine) current() Metrics {
+	m := e.counts
+	m.Waiting, m.Running, m.KVUsed = e.waiting.len(), len(e.running), e.cache.used()
+	return m
+}
 
 // SetSlowFactor makes every step that starts from now on take factor times as
 // long. 1 is normal.
@@ -209,8 +224,7 @@ func (e *Engine) endStep() {
 	}
 	clear(e.running[len(kept):])
 	e.running = kept
-	e.counts.Waiting, e.counts.Running, e.counts.KVUsed = e.waiting.len(), len(kept), e.cache.used()
-	e.visible = e.counts
+	e.visible = e.current()
 }
 
 // generate gives s a token and reports whether it was the last.

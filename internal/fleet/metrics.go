@@ -18,3 +18,17 @@ type Metrics struct {
 	Finished          int64
 	Cancelled         int64
 }
+
+func (m *Metrics) add(o *Metrics) {
+	m.Waiting += o.Waiting
+	m.Running += o.Running
+	m.KVUsed += o.KVUsed
+	m.Steps += o.Steps
+	m.PromptTokens += o.PromptTokens
+	m.GeneratedTokens += o.GeneratedTokens
+	m.PrefixQueryTokens += o.PrefixQueryTokens
+	m.PrefixHitTokens += o.PrefixHitTokens
+	m.Preemptions += o.Preemptions
+	m.Finished += o.Finished
+	m.Cancelled += o.Cancelled
+}

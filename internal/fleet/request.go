@@ -27,8 +27,10 @@ type Output struct {
 type Request struct {
 	ID        uint64 // unique among the live requests of an engine
 	Prompt    Prompt
-	MaxTokens int // most tokens to generate
+	MaxTokens int    // most tokens to generate
+	Class     string // kind of traffic; decides how well its tokens can be guessed ahead
 	output    Output
+	call      *call // of a world
 }
 
 // NewRequest makes a request whose true output is known to the engine alone.

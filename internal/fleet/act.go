@@ -1,0 +1,251 @@
+package fleet
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// refusedPause is how long a client whose request was refused waits before it
+// goes on: clients back off, and a run could not end otherwise.
+const refusedPause = time.Second
+
+// send decides where a client's request goes and hands it over.
+func (w *world) send(who *client, turn int) error {
+	t := &who.session.Turns[turn]
+	w.calls++
+	w.sent++
+	c := w.fresh()
+	block := w.config.BlockTokens
+	c.id, c.client, c.turn, c.at, c.open = w.calls, who, turn, w.now, true
+	c.chain = w.content.chain(c.chain[:0], t, (t.PromptTokens+t.OutputTokens)/block, mix(w.calls))
+	n := t.PromptTokens / block
+	c.request = Request{
+		ID:        c.id,
+		Prompt:    Prompt{Tokens: t.PromptTokens, Chain: c.chain[:n:n]},
+		MaxTokens: t.OutputTokens,
+		Class:     who.session.Class,
+		output:    Output{Tokens: t.OutputTokens, Chain: c.chain[n:]},
+		call:      c,
+	}
+	c.alone = w.alone(t.PromptTokens, t.OutputTokens)
+	c.place = len(w.live)
+	w.live = append(w.live, c)
+
+	q := query{promptTokens: t.PromptTokens, chain: c.request.Prompt.Chain}
+	endpoint, err := w.router.decide(&q, &c.ticket, who.stuck, w.time(w.now))
+	if err != nil {
+		return err
+	}
+	c.endpoint = endpoint
+	if w.config.Router.Connections != PerRequest {
+		who.stuck = endpoint
+	}
+	e := w.endpoints[endpoint]
+	c.rank = e.rank()
+	err = e.ranks[c.rank].Submit(w.now, &c.request)
+	switch {
+	case errors.Is(err, ErrTooLong):
+		w.close(c, feature.UpstreamError)
+		w.wakeAt(who, w.now+refusedPause)
+		return nil
+	case err != nil:
+		return err
+	}
+	w.reschedule(w.unit(c))
+	if patience := w.config.Plan.Timeout; patience > 0 {
+		w.deadlines = append(w.deadlines, deadline{w.now + patience, c.id, c})
+		if len(w.deadlines)-w.expired == 1 {
+			w.agenda.set(w.actorTimeout, w.now+patience)
+		}
+	}
+	return nil
+}
+
+// fresh is a call to fill in.
+func (w *world) fresh() *call {
+	if n := len(w.free); n > 0 {
+		c := w.free[n-1]
+		w.free = w.free[:n-1]
+		*c = call{chain: c.chain}
+		return c
+	}
+	return &call{}
+}
+
+// unit is the number of the engine that has a call.
+func (w *world) unit(c *call) int {
+	n := c.rank
+	for _, e := range w.endpoints[:c.endpoint] {
+		n += len(e.ranks)
+	}
+	return n
+}
+
+func (w *world) reschedule(unit int) {
+	at, ok := w.units[unit].engine.NextEvent()
+	if !ok {
+		at = never
+	}
+	w.agenda.set(unit, at)
+}
+
+// step lets an engine do what is due, and the router and the clients see it.
+func (w *world) step(unit int) error {
+	now := w.time(w.now)
+	for _, ev := range w.units[unit].engine.Advance(w.now) {
+		c := ev.Request.call
+		switch {
+		case ev.Kind == Finished:
+			who := c.client
+			w.close(c, feature.OK)
+			w.free = append(w.free, c)
+			if err := w.answered(who); err != nil {
+				return err
+			}
+			continue
+		case c.generated == 0:
+			c.first, c.cached = ev.At, ev.Cached
+			w.router.firstToken(&c.ticket, now)
+		default:
+			w.router.tokens(&c.ticket, ev.Generated-c.generated, now)
+		}
+		c.last, c.generated = ev.At, ev.Generated
+	}
+	w.reschedule(unit)
+	return nil
+}
+
+// close ends a call for the router and the records.
+func (w *world) close(c *call, status feature.Status) {
+	s := &c.client.session
+	o := Outcome{
+		Session: s.Index, Turn: c.turn, Class: s.Class, Endpoint: c.endpoint, Status: status, At: c.at,
+		E2E:          w.now - c.at,
+		PromptTokens: c.request.Prompt.Tokens, MatchedTokens: int(c.ticket.cached), CachedTokens: c.cached, OutputTokens: c.generated,
+		Alone: c.alone,
+	}
+	ttft, tpot := feature.Seconds(feature.Unknown), feature.Seconds(feature.Unknown)
+	if c.generated > 0 {
+		o.TTFT = c.first - c.at
+		ttft = feature.SecondsOf(o.TTFT)
+	}
+	if c.generated > 1 {
+		o.TPOT = (c.last - c.first) / time.Duration(c.generated-1)
+		tpot = feature.SecondsOf(o.TPOT)
+	}
+	w.router.end(&c.ticket, status == feature.OK, ttft, tpot, c.generated)
+	c.open = false
+	last := len(w.live) - 1
+	w.live[c.place], w.live[last].place = w.live[last], c.place
+	w.live[last] = nil
+	w.live = w.live[:last]
+	w.ended++
+	w.last = w.now
+	if w.config.Sink != nil {
+		w.config.Sink(o)
+	} else {
+		w.result.Requests = append(w.result.Requests, o)
+	}
+}
+
+// giveUp ends the calls whose clients have waited long enough.
+func (w *world) giveUp() error {
+	for w.expired < len(w.deadlines) {
+		d := w.deadlines[w.expired]
+		over := !d.call.open || d.call.id != d.id
+		if !over && d.at > w.now {
+			break
+		}
+		w.expired++
+		if over {
+			continue
+		}
+		c, who := d.call, d.call.client
+		w.units[w.unit(c)].engine.Cancel(c.request.ID)
+		w.close(c, feature.ClientAbort) // and never used again: the engine may still hold it
+		w.reschedule(w.unit(c))
+		if err := w.answered(who); err != nil {
+			return err
+		}
+	}
+	if w.expired > len(w.deadlines)/2 {
+		n := copy(w.deadlines, w.deadlines[w.expired:])
+		clear(w.deadlines[n:])
+		w.deadlines, w.expired = w.deadlines[:n], 0
+	}
+	at := never
+	if w.expired < len(w.deadlines) {
+		at = w.deadlines[w.expired].at
+	}
+	w.agenda.set(w.actorTimeout, at)
+	return nil
+}
+
+// scrape asks an endpoint for its numbers, or takes in those asked for.
+func (w *world) scrape(i int) {
+	e := w.endpoints[i]
+	if !e.asked {
+		e.asked, e.askedAt, e.answer = true, w.now, e.metrics((*Engine).Metrics)
+		if delay := w.config.Router.ScrapeDelay; delay > 0 && w.now > 0 {
+			w.agenda.set(w.actorScrape+i, w.now+delay)
+			return
+		}
+	}
+	e.asked = false
+	w.router.scraped(i, e.answer, e.kvTokens, w.time(e.askedAt))
+	interval := float64(w.config.Router.ScrapeInterval)
+	switch pause := interval * (1 + scrapeJitter*(2*w.jitter.Float64()-1)); {
+	case e.askedAt == 0: // from here on every endpoint at its own time
+		w.agenda.set(w.actorScrape+i, time.Duration(interval*w.jitter.Float64())+1)
+	default:
+		w.agenda.set(w.actorScrape+i, max(w.now, e.askedAt+time.Duration(pause)))
+	}
+}
+
+// nextSlow is when the next engine slows, after now.
+func (w *world) nextSlow() time.Duration {
+	at := never
+	for _, e := range w.endpoints {
+		if e.spec.SlowFrom > w.now {
+			at = min(at, e.spec.SlowFrom)
+		}
+	}
+	return at
+}
+
+// slow slows the engines whose time it is.
+func (w *world) slow() {
+	for _, e := range w.endpoints {
+		if e.spec.SlowFrom == w.now {
+			e.slow(e.spec.SlowFactor)
+		}
+	}
+	w.agenda.set(w.actorSlow, w.nextSlow())
+}
+
+// observe shows the world to the observer.
+func (w *world) observe() {
+	w.sample.At = w.now
+	now := w.time(w.now)
+	for i, e := range w.endpoints {
+		m, t := e.metrics((*Engine).current), w.router.targets[i]
+		w.sample.Endpoints[i] = EndpointSample{
+			Waiting: m.Waiting, Running: m.Running, KVUsed: m.KVUsed,
+			InFlight: len(t.live), Chosen: t.chosen, Speed: t.speed.Factor(now),
+		}
+	}
+	w.config.Observer(&w.sample)
+}
+
+// alone is how long a request takes on an idle engine of the first kind that
+// has nothing cached, by the step model.
+func (w *world) alone(prompt, output int) time.Duration {
+	p := &w.endpoints[0].spec.Profile
+	c, n := p.Coefficients, float64(prompt)
+	steps := float64((prompt + p.MaxBatchedTokens - 1) / p.MaxBatchedTokens)
+	more := float64(output - 1)
+	seconds := steps*c.A + c.B*n + c.C*n*n/2 + more*(c.A+c.D) + c.E*more*(n+float64(output)/2)
+	return time.Duration(seconds * float64(time.Second))
+}

@@ -1,0 +1,335 @@
+package fleet
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/ledger"
+	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/prefix"
+)
+
+// Auto is the fallback that follows what binds, prefill or decode.
+const Auto = "auto"
+
+// Forecaster forecasts all candidates of one request in one call: out[i] is
+// the forecast of vectors[i], and is NoForecast before the call. It must be a
+// function of its vectors alone.
+type Forecaster interface {
+	Forecast(vectors []feature.Vector, out []feature.Forecast)
+}
+
+// PriorForecaster forecasts what the prior says, without a residual: the
+// policy "predicted" on physics alone.
+type PriorForecaster struct{}
+
+// Forecast repeats the priors that the vectors hold.
+func (PriorForecaster) Forecast(vectors []feature.Vector, out []feature.Forecast) {
+	for i := range vectors {
+		p := vectors[i].Prior()
+		out[i] = feature.Forecast{
+			TTFT:    feature.Quantiles{P50: p.TTFT, P90: p.TTFT},
+			TPOT:    feature.Quantiles{P50: p.TPOT, P90: p.TPOT},
+			Support: 1,
+		}
+	}
+}
+
+// RouterConfig is the router of a world. Zero fields mean the documented
+// defaults of production.
+type RouterConfig struct {
+	Policy   string          // one of policy.Names()
+	Fallback string          // of policy.Predicted without a forecast; "": Auto
+	Settings policy.Settings // the zero value: policy.Defaults()
+
+	// Profiles is what the router believes of engines, by class; of classes
+	// that are not listed it knows the engine's own profile.
+	Profiles map[string]physics.Profile
+
+	ScrapeInterval time.Duration // between two scrapes of an endpoint, give or take 10 %; 0: 1 s
+	ScrapeDelay    time.Duration // until numbers that were asked for arrive
+	ScrapeMaxAge   time.Duration // numbers older than this are not compared with fresh ones; 0: 10 s
+
+	Forecaster Forecaster // nil: there is no bundle, the fallback decides
+	Candidates int        // how many are forecast at most; 0: 16, below 0: all
+
+	// Connections says what is routed: requests, or the connections they
+	// come on.
+	Connections Connections
+}
+
+// Connections says how often a choice is made.
+type Connections uint8
+
+const (
+	// PerRequest chooses for every request.
+	PerRequest Connections = iota
+	// PerSession chooses for the first request of a session and sends the
+	// others after it, as a layer 4 balancer does with clients that open a
+	// connection for each conversation.
+	PerSession
+	// PerClient chooses once for each client of a closed loop, which keeps
+	// its connection; in an open loop it is PerSession.
+	PerClient
+)
+
+const (
+	defaultScrapeInterval = time.Second
+	scrapeJitter          = 0.1
+	defaultScrapeMaxAge   = 10 * time.Second
+	defaultCandidates     = 16
+)
+
+// complete fills in defaults and reports what can't work.
+func (c RouterConfig) complete() (RouterConfig, error) {
+	if c.Settings == (policy.Settings{}) {
+		c.Settings = policy.Defaults()
+	}
+	if c.Fallback == "" {
+		c.Fallback = Auto
+	}
+	if c.ScrapeInterval == 0 {
+		c.ScrapeInterval = defaultScrapeInterval
+	}
+	if c.ScrapeMaxAge == 0 {
+		c.ScrapeMaxAge = defaultScrapeMaxAge
+	}
+	if c.Candidates == 0 {
+		c.Candidates = defaultCandidates
+	}
+	if err := policy.Check(c.Policy); err != nil {
+		return c, err
+	}
+	if c.Fallback != Auto {
+		if err := policy.CheckFallback(c.Fallback); err != nil {
+			return c, err
+		}
+	}
+	if c.ScrapeInterval < 0 || c.ScrapeDelay < 0 || c.ScrapeMaxAge < 0 {
+		return c, fmt.Errorf("scrape interval %v, delay %v, greatest age %v: want none below 0", c.ScrapeInterval, c.ScrapeDelay, c.ScrapeMaxAge)
+	}
+	for class, p := range c.Profiles {
+		if err := p.Check(); err != nil {
+			return c, fmt.Errorf("class %s: %w", class, err)
+		}
+	}
+	return c, nil
+}
+
+// router is what package route is to a real fleet: it holds the same ledger,
+// index and corrections, reads them in the same order and gives the same Input
+// to policy.Decide. Only the clock is virtual, tokens need no estimating, and
+// nothing fails.
+type router struct {
+	config RouterConfig
+	block  float64 // tokens of a block of the index
+
+	ledger   *ledger.Ledger
+	index    *prefix.Index
+	targets  []*target // ordered by id
+	output   correction.Output
+	demand   correction.Demand
+	coverage correction.Coverage
+	seeds    *rand.PCG
+	turn     uint64
+
+	// One decision's memory, used again.
+	input     policy.Input
+	choice    policy.Choice
+	shortlist policy.Shortlist
+	matches   []int32 // by slot of the index
+	vectors   []feature.Vector
+	forecasts []feature.Forecast
+}
+
+// target is what the router knows of one endpoint.
+type target struct {
+	id      string
+	class   string
+	slot    int // in the prefix index
+	profile physics.Profile
+	speed   correction.Speed
+	clock   correction.Clock
+	offset  correction.Offset
+	chosen  int
+	live    []*ticket // in flight here
+
+	waiting, running, kvUsed float64   // as last scraped; NaN: never
+	scrapedAt                time.Time // when these were asked for
+	kvCapacity               float64   // tokens, as the engine said; NaN: not yet
+}
+
+// query is all that the router is told of a request. How much it will
+// generate is not in it.
+type query struct {
+	promptTokens int
+	chain        []uint64 // of the prompt's full blocks
+}
+
+func newRouter(config RouterConfig, seeds *rand.PCG, blockTokens int, now time.Time) *router {
+	return &router{
+		config: config,
+		block:  float64(blockTokens),
+		ledger: ledger.New(),
+		index:  prefix.New(prefix.Config{BlockBytes: blockTokens, TokensPerByte: 1}),
+		demand: correction.NewDemand(now),
+		seeds:  seeds,
+	}
+}
+
+// meet adds an endpoint. Endpoints must be met in the order of their ids.
+func (r *router) meet(id, class string, own physics.Profile) {
+	p, ok := r.config.Profiles[class]
+	if !ok {
+		p = own
+	}
+	t := &target{
+		id: id, class: class, slot: r.index.Slot(id), profile: p,
+		waiting: feature.Unknown, running: feature.Unknown, kvUsed: feature.Unknown, kvCapacity: feature.Unknown,
+	}
+	r.index.SetCapacity(t.slot, float64(p.KVCapacityTokens), 1)
+	r.targets = append(r.targets, t)
+}
+
+// scraped takes in what an endpoint said of itself when asked at a time.
+func (r *router) scraped(i int, m Metrics, kvCapacity float64, at time.Time) {
+	t := r.targets[i]
+	t.waiting, t.running, t.kvUsed, t.scrapedAt = float64(m.Waiting), float64(m.Running), m.KVUsed, at
+	if t.kvCapacity != kvCapacity {
+		t.kvCapacity = kvCapacity
+		r.index.SetCapacity(t.slot, kvCapacity, 1)
+	}
+}
+
+// load is everything known of a target's load.
+func (r *router) load(t *target, now time.Time) feature.Load {
+	l := feature.Load{
+		Scraped: feature.Scraped{Waiting: t.waiting, Running: t.running, KVUsed: t.kvUsed, Age: feature.Seconds(feature.Unknown)},
+		Ledger:  r.ledger.State(t.id, 0, now, t.scrapedAt),
+		Profile: feature.Profile{
+			PeakPrefillThroughput: t.profile.PeakPrefillThroughput,
+			MaxBatchedTokens:      float64(t.profile.MaxBatchedTokens),
+			MaxNumSeqs:            float64(t.profile.MaxNumSeqs),
+			KVCapacityTokens:      float64(t.profile.KVCapacityTokens),
+			SpeedFactor:           t.speed.Factor(now),
+		},
+	}
+	if !t.scrapedAt.IsZero() {
+		l.Scraped.Age = max(0, feature.SecondsOf(now.Sub(t.scrapedAt)))
+	}
+	if t.kvCapacity > 0 {
+		l.Profile.KVCapacityTokens = t.kvCapacity
+	}
+	return l
+}
+
+func (r *router) standing(t *target, now time.Time) policy.Standing {
+	if t.scrapedAt.IsZero() || now.Sub(t.scrapedAt) > r.config.ScrapeMaxAge {
+		return policy.Dated
+	}
+	return policy.Good
+}
+
+// view describes the request and the candidates as ledger, index and what was
+// learned show them now. It returns the sum of peak prefill throughputs.
+func (r *router) view(q *query, now time.Time) (peak float64) {
+	prompt := float64(q.promptTokens)
+	in := &r.input
+	in.Policy, in.Settings = r.config.Policy, r.config.Settings
+	in.Request = policy.Request{
+		PromptTokens:         prompt,
+		ExpectedOutputTokens: r.output.Expect(prompt, feature.Unknown),
+		MaxOutputTokens:      feature.Unknown,
+		Completions:          1,
+		SLOTTFT:              feature.Seconds(feature.Unknown),
+		SLOTPOT:              feature.Seconds(feature.Unknown),
+	}
+	r.matches = slices.Grow(r.matches[:0], r.index.Slots())[:r.index.Slots()]
+	if len(q.chain) > 0 {
+		r.index.Match(q.chain, r.matches)
+	} else {
+		clear(r.matches)
+	}
+	in.Candidates = slices.Grow(in.Candidates[:0], len(r.targets))[:len(r.targets)]
+	for i, t := range r.targets {
+		c := &in.Candidates[i]
+		*c = policy.Candidate{
+			Endpoint:     t.id,
+			Class:        t.class,
+			Standing:     r.standing(t, now),
+			CachedTokens: min(prompt, math.Floor(float64(r.matches[t.slot])*r.block)),
+			Coefficients: t.profile.Coefficients,
+			Residual:     feature.NoResidual,
+			Load:         r.load(t, now),
+		}
+		peak += c.Load.Profile.PeakPrefillThroughput
+	}
+	return peak
+}
+
+// forecast asks for the residuals of the candidates worth it and adds what was
+// learned online. It reports whether anybody could be asked.
+func (r *router) forecast() bool {
+	if r.config.Forecaster == nil || r.config.Policy != policy.Predicted {
+		return false
+	}
+	in := &r.input
+	worth := r.shortlist.Choose(in, max(0, r.config.Candidates))
+	r.vectors, r.forecasts = r.vectors[:0], r.forecasts[:0]
+	for _, i := range worth {
+		r.vectors = append(r.vectors, in.Candidates[i].Vector(&in.Request))
+		r.forecasts = append(r.forecasts, feature.NoForecast)
+	}
+	r.config.Forecaster.Forecast(r.vectors, r.forecasts)
+	for j, i := range worth {
+		if r.forecasts[j].Known() {
+			in.Candidates[i].Residual = r.forecasts[j].Residual
+			in.Candidates[i].Correction = correction.Correct(&r.targets[i].offset, &r.coverage)
+		}
+	}
+	return true
+}
+
+// decide chooses an endpoint for q and charges t there, in one step, and
+// returns its number. A request that belongs to a connection goes where that
+// leads: stuck is the endpoint's number, or below 0 for none.
+func (r *router) decide(q *query, t *ticket, stuck int, now time.Time) (int, error) {
+	peak := r.view(q, now)
+	in := &r.input
+	if stuck < 0 {
+		in.Forecasts = r.forecast()
+		in.Fallback = r.config.Fallback
+		if in.Fallback == Auto {
+			in.Fallback = fallback(r.demand.Bound(now, peak))
+		}
+		in.Seed = r.seeds.Uint64()
+		in.Turn = r.turn
+		r.turn++
+		if err := policy.Decide(in, &r.choice); err != nil {
+			return 0, err
+		}
+		stuck = r.choice.Index
+		t.forecast = r.choice.Forecasts[stuck]
+	} else {
+		t.forecast = feature.NoForecast
+	}
+	r.charge(q, t, stuck, now)
+	return stuck, nil
+}
+
+// fallback is the matched configuration for traffic that is bound so.
+func fallback(b correction.Bound) string {
+	switch b {
+	case correction.PrefillBound:
+		return policy.TokenLoad
+	case correction.DecodeBound:
+		return policy.ActiveRequest
+	}
+	return policy.CombinedLoad
+}

@@ -1,0 +1,113 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/ledger"
+)
+
+// The ledger is told of tokens in portions, as route does.
+const (
+	ledgerTokens   = 16                     // after so many tokens
+	ledgerInterval = 200 * time.Millisecond // or after so long
+)
+
+// ticket is one request as the router follows it.
+type ticket struct {
+	target   *target
+	place    int // in target.live
+	handle   ledger.Handle
+	prompt   float64          // tokens
+	cached   float64          // of them, believed to be there
+	work     float64          // seconds of prefill by the step model
+	forecast feature.Forecast // corrected
+	plain    feature.Forecast // before online correction
+
+	events  int64 // of the stream
+	last    time.Time
+	pending int       // tokens not yet told the ledger
+	told    time.Time // when it was told last
+	mark    correction.Mark
+}
+
+// charge books t on an endpoint in ledger, index and counters.
+func (r *router) charge(q *query, t *ticket, endpoint int, now time.Time) {
+	c, request := &r.input.Candidates[endpoint], &r.input.Request
+	uncached := feature.Request{PromptTokens: request.PromptTokens, CachedTokens: c.CachedTokens}.UncachedTokens()
+	entry := ledger.Entry{
+		PromptTokens:   int(request.PromptTokens),
+		UncachedTokens: int(uncached),
+		ExpectedOutput: int(request.ExpectedOutputTokens),
+	}
+	*t = ticket{
+		target:   r.targets[endpoint],
+		prompt:   request.PromptTokens,
+		cached:   c.CachedTokens,
+		work:     float64(c.Coefficients.Work(request.PromptTokens, uncached)),
+		forecast: t.forecast,
+		plain:    correction.Plain(t.forecast, c.Correction),
+	}
+	if len(q.chain) > 0 {
+		r.index.Insert(t.target.slot, q.chain, now)
+	}
+	t.handle = r.ledger.Charge(t.target.id, 0, entry, now)
+	r.demand.Add(now, float64(entry.UncachedTokens))
+	t.place = len(t.target.live)
+	t.target.live = append(t.target.live, t)
+	t.target.chosen++
+}
+
+// firstToken says that the first event of t's stream arrived.
+func (r *router) firstToken(t *ticket, now time.Time) {
+	t.last, t.events, t.told = now, 1, now
+	r.ledger.FirstToken(t.handle, now)
+	t.target.clock.Prefilled(now, t.work)
+	t.mark.Begin(now)
+}
+
+// tokens says that an event with n more tokens arrived.
+func (r *router) tokens(t *ticket, n int, now time.Time) {
+	t.last = now
+	t.events++
+	t.pending += n
+	if t.pending < ledgerTokens && now.Sub(t.told) < ledgerInterval {
+		return
+	}
+	r.ledger.Tokens(t.handle, t.pending, now)
+	t.pending, t.told = 0, now
+}
+
+// end settles t. An answer that was complete teaches.
+func (r *router) end(t *ticket, complete bool, ttft, tpot feature.Seconds, outputTokens int) {
+	r.ledger.Settle(t.handle)
+	live := t.target.live
+	last := len(live) - 1
+	live[t.place], live[last].place = live[last], t.place
+	live[last] = nil
+	t.target.live = live[:last]
+	if !complete {
+		return
+	}
+	r.output.Observe(t.prompt, float64(outputTokens))
+	if t.plain.Known() {
+		t.target.offset.Observe(t.plain, ttft, tpot)
+		r.coverage.Observe(t.forecast, ttft, tpot)
+	}
+}
+
+// tick observes speeds; route does it once a second.
+func (r *router) tick(now time.Time) {
+	for _, e := range r.targets {
+		for _, t := range e.live {
+			e.clock.Stream(&t.mark, t.events, t.last)
+		}
+		step := 0.0
+		if e.clock.Streaming() {
+			state := r.ledger.State(e.id, 0, now, e.scrapedAt)
+			step = float64(e.profile.Coefficients.Step(state.Decoding, state.ContextTokens))
+		}
+		e.clock.Tick(now, step, &e.speed)
+	}
+}
