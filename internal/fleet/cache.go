@@ -4,9 +4,11 @@ package fleet
 // index from block hash to block. Blocks that nobody holds stay findable until
 // they are taken, least recently released first.
 type cache struct {
-	blocks []block          // the last one is the head of the free ring
-	index  map[uint64]int32 // hash -> block
-	free   int              // blocks in the ring
+	blocks  []block          // the last one is the head of the free ring
+	index   map[uint64]int32 // hash -> block
+	free    int              // blocks in the ring
+	refs    int              // sum of the references of all blocks
+	offload *tier            // takes what is evicted; nil: none
 }
 
 type block struct {
@@ -16,8 +18,8 @@ type block struct {
 	prev, next int32 // neighbours in the free ring while refs is 0
 }
 
-func newCache(blocks int) *cache {
-	c := &cache{blocks: make([]block, blocks+1), index: make(map[uint64]int32)}
+func newCache(blocks, offloaded int) *cache {
+	c := &cache{offload: newTier(offloaded), blocks: make([]block, blocks+1), index: make(map[uint64]int32)}
 	head := int32(blocks)
 	c.blocks[head].prev, c.blocks[head].next = head, head
 	for i := range head {
@@ -45,10 +47,19 @@ func (c *cache) unlink(i int32) {
 	c.free--
 }
 
-// match appends to dst the leading blocks of s, at most limit, that the index
-// knows. It holds none of them.
-func (c *cache) match(dst []int32, s *sequence, limit int) []int32 {
-	for i := range limit {
+// match appends to hits, which were matched before for the same s, the further
+// leading blocks of s, at most limit, that the index knows. It holds none of
+// them. Those of hits that have been taken since go, with all after them:
+// looking at blocks is much quicker than looking up hashes, and a long prompt
+// that waits for room is matched again before every step.
+func (c *cache) match(hits []int32, s *sequence, limit int) []int32 {
+	for i, b := range hits {
+		if hash, _ := s.hash(i); !c.blocks[b].hashed || c.blocks[b].hash != hash {
+			hits = hits[:i]
+			break
+		}
+	}
+	for i := len(hits); i < limit; i++ {
 		hash, ok := s.hash(i)
 		if !ok {
 			break
@@ -57,9 +68,18 @@ func (c *cache) match(dst []int32, s *sequence, limit int) []int32 {
 		if !ok {
 			break
 		}
-		dst = append(dst, b)
+		hits = append(hits, b)
 	}
-	return dst
+	return hits
+}
+
+// shared is how much is held for each reference to it: 1 when nobody shares a
+// block, less the more they do.
+func (c *cache) shared() float64 {
+	if c.refs == 0 {
+		return 1
+	}
+	return float64(c.total()-c.free) / float64(c.refs)
 }
 
 // idle counts the blocks that nobody holds.
@@ -81,6 +101,7 @@ func (c *cache) hold(blocks []int32) {
 		}
 		c.blocks[i].refs++
 	}
+	c.refs += len(blocks)
 }
 
 // take removes the least recently released block from the ring and from the
@@ -92,8 +113,12 @@ func (c *cache) take() int32 {
 	if b.hashed {
 		delete(c.index, b.hash)
 		b.hashed = false
+		if c.offload != nil {
+			c.offload.add(b.hash)
+		}
 	}
 	b.refs = 1
+	c.refs++
 	return i
 }
 
@@ -111,6 +136,7 @@ func (c *cache) seal(i int32, hash uint64) {
 // never be found again and are taken first.
 func (c *cache) release(blocks []int32) {
 	head := int32(c.total())
+	c.refs -= len(blocks)
 	for k := len(blocks) - 1; k >= 0; k-- {
 		i := blocks[k]
 		b := &c.blocks[i]

@@ -63,10 +63,15 @@ func (e *Engine) checkReferences() error {
 	if n != e.cache.free {
 		return fmt.Errorf("%d blocks are on the free list, %d are counted", n, e.cache.free)
 	}
+	sum := 0
 	for i, want := range refs {
+		sum += int(want)
 		if got := e.cache.blocks[i].refs; got != want || free[i] != (want == 0) {
 			return fmt.Errorf("block %d has %d references for %d holders, free is %t", i, got, want, free[i])
 		}
+	}
+	if sum != e.cache.refs {
+		return fmt.Errorf("%d references to blocks, %d are counted", sum, e.cache.refs)
 	}
 	return nil
 }
@@ -144,9 +149,9 @@ func (e *Engine) checkStep() error {
 
 func (e *Engine) checkProgress() error {
 	for _, s := range slices.Concat(e.running, e.queued()) {
-		if s.computed+s.chunk > s.tokens() || s.generated >= s.output.Tokens {
+		if s.computed+s.chunk > s.tokens()+s.drafted || s.generated+s.drafted >= s.output {
 			return fmt.Errorf("request %d: %d computed and %d scheduled of %d tokens, %d generated of %d",
-				s.ID, s.computed, s.chunk, s.tokens(), s.generated, s.output.Tokens)
+				s.ID, s.computed, s.chunk, s.tokens(), s.generated, s.output)
 		}
 	}
 	return nil

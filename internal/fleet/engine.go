@@ -42,13 +42,18 @@ type Engine struct {
 	cache     *cache
 
 	stepping   bool
+	stepBegan  time.Duration
 	stepEnd    time.Duration
 	stepTokens int
+	late       struct{ decoding, kvRead int } // of sequences that ended and were already scheduled
 
 	counts  Metrics // as of now
 	visible Metrics // as last published
 	events  []Event
-	matched []int32 // scratch
+
+	matched    []int32 // blocks found for the first of the line
+	matchedFor *sequence
+	free       []*sequence // to be used again
 }
 
 // New makes an idle engine at time 0.
@@ -68,6 +73,9 @@ func New(cfg Config) (*Engine, error) {
 	case cfg.Overhead < 0:
 		return nil, fmt.Errorf("request overhead is %v: want 0 or more", cfg.Overhead)
 	}
+	if err := cfg.Options.check(cfg.Noise != nil); err != nil {
+		return nil, fmt.Errorf("profile %s: %w", p.Name, err)
+	}
 	capacity := blocks * p.BlockTokens
 	if cfg.MaxTokens <= 0 || cfg.MaxTokens > capacity {
 		cfg.MaxTokens = capacity
@@ -80,7 +88,7 @@ func New(cfg Config) (*Engine, error) {
 		slow:      1,
 		options:   cfg.Options,
 		live:      make(map[uint64]*sequence),
-		cache:     newCache(blocks),
+		cache:     newCache(blocks, cfg.Options.OffloadTokens/p.BlockTokens),
 	}, nil
 }
 
@@ -131,7 +139,9 @@ func (e *Engine) Submit(now time.Duration, r *Request) error {
 	if n := r.Prompt.Tokens + r.MaxTokens; n > e.maxTokens {
 		return fmt.Errorf("%w: %d prompt tokens and up to %d generated tokens, room for %d", ErrTooLong, r.Prompt.Tokens, r.MaxTokens, e.maxTokens)
 	}
-	s := &sequence{Request: r, order: e.submitted, enters: now + e.overhead}
+	s := e.fresh()
+	s.Request, s.order, s.enters = r, e.submitted, now+e.overhead
+	s.prompt, s.output, s.accept = r.Prompt.Tokens, r.output.Tokens, e.options.Acceptance[r.Class]
 	e.last = now
 	e.submitted++
 	e.live[r.ID] = s
@@ -179,10 +189,14 @@ func (e *Engine) Advance(now time.Duration) []Event {
 			break
 		}
 		e.clock = at
+		enter := at
 		if e.stepping {
 			e.endStep()
+			if e.options.AsyncScheduling && (len(e.running) > 0 || e.waiting.len() > 0) {
+				enter = e.stepBegan // what follows was scheduled then
+			}
 		}
-		for e.arriving.len() > 0 && e.arriving.front().enters <= at {
+		for e.arriving.len() > 0 && e.arriving.front().enters <= enter {
 			e.waiting.pushBack(e.arriving.popFront())
 		}
 		if e.waiting.len() > 0 || len(e.running) > 0 {
@@ -193,13 +207,30 @@ func (e *Engine) Advance(now time.Duration) []Event {
 	return e.events
 }
 
+// fresh is a sequence to fill in.
+func (e *Engine) fresh() *sequence {
+	n := len(e.free)
+	if n == 0 {
+		return &sequence{}
+	}
+	s := e.free[n-1]
+	e.free = e.free[:n-1]
+	*s = sequence{blocks: s.blocks[:0]}
+	return s
+}
+
 // end forgets a request.
 func (e *Engine) end(s *sequence) {
 	if s.running {
 		e.cache.release(s.blocks)
-		s.running = false
+		s.blocks = s.blocks[:0]
+	}
+	if e.matchedFor == s {
+		e.matchedFor = nil
 	}
 	delete(e.live, s.ID)
+	s.Request = nil
+	e.free = append(e.free, s)
 }
 
 func (e *Engine) endStep() {
@@ -208,14 +239,18 @@ func (e *Engine) endStep() {
 	kept := e.running[:0]
 	for _, s := range e.running {
 		s.computed += s.chunk
-		scheduled := s.chunk > 0
-		s.chunk = 0
+		scheduled, drafted := s.chunk > 0, s.drafted
+		s.chunk, s.drafted = 0, 0
 		if s.cancelled {
 			e.end(s)
 			e.counts.Cancelled++
 			continue
 		}
-		if scheduled && s.computed == s.tokens() && e.generate(s) {
+		if scheduled && s.computed == s.tokens()+drafted && e.generate(s, 1+drafted) {
+			if e.options.AsyncScheduling {
+				e.late.decoding++
+				e.late.kvRead += s.tokens()
+			}
 			e.end(s)
 			e.counts.Finished++
 			continue
@@ -227,16 +262,16 @@ func (e *Engine) endStep() {
 	e.visible = e.current()
 }
 
-// generate gives s a token and reports whether it was the last.
-func (e *Engine) generate(s *sequence) bool {
-	s.generated++
-	e.counts.GeneratedTokens++
-	if s.generated == 1 {
-		e.counts.PromptTokens += int64(s.Prompt.Tokens)
+// generate gives s n tokens and reports whether it has its whole output.
+func (e *Engine) generate(s *sequence, n int) bool {
+	if s.generated == 0 {
+		e.counts.PromptTokens += int64(s.prompt)
 	}
+	s.generated += n
+	e.counts.GeneratedTokens += int64(n)
 	ev := Event{Kind: Token, Request: s.Request, At: e.clock, Generated: s.generated, Cached: s.cached}
 	e.events = append(e.events, ev)
-	if s.generated < s.output.Tokens {
+	if s.generated < s.output {
 		return false
 	}
 	ev.Kind = Finished

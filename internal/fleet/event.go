@@ -6,7 +6,9 @@ import "time"
 type EventKind uint8
 
 const (
-	// Token says that a request gained one output token.
+	// Token says that a request gained output tokens: one, or several at once
+	// from an engine that guesses ahead. A client sees it as one event of its
+	// stream.
 	Token EventKind = iota
 	// Finished says that a request has its whole output. It follows the last
 	// Token at the same time.

@@ -1,5 +1,10 @@
 package fleet
 
+import (
+	"fmt"
+	"math"
+)
+
 // Options are mechanisms that real engines may have and a fitted step model
 // may not: worlds in which a router's prior is wrong in kind, not only in
 // number. The zero value is an engine without any of them, but for reading
@@ -36,4 +41,19 @@ type Options struct {
 
 	// LiveMetrics publishes numbers as they are instead of at step ends.
 	LiveMetrics bool
+}
+
+func (o *Options) check(random bool) error {
+	for class, mean := range o.Acceptance {
+		if !(mean >= 1) || mean > 64 {
+			return fmt.Errorf("acceptance of class %q is %v: want 1 to 64 tokens a step", class, mean)
+		}
+		if mean != math.Trunc(mean) && !random {
+			return fmt.Errorf("acceptance of class %q is %v but the engine was given no random stream", class, mean)
+		}
+	}
+	if o.LongPrefillTokens < 0 || o.Ranks < 0 || o.OffloadTokens < 0 || !(o.OffloadSeconds >= 0) {
+		return fmt.Errorf("long prefill %d tokens, %d ranks, offload %d tokens at %v s: want none below 0", o.LongPrefillTokens, o.Ranks, o.OffloadTokens, o.OffloadSeconds)
+	}
+	return nil
 }

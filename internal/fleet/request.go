@@ -50,32 +50,36 @@ func (r *Request) check(blockTokens int) error {
 	return nil
 }
 
-// sequence is a request inside an engine.
+// sequence is a request inside an engine. What every step reads stands here
+// again, so that the step touches one piece of memory for each.
 type sequence struct {
 	*Request
-	order     uint64        // of arrival
-	enters    time.Duration // when it joins the waiting line
-	computed  int           // tokens whose KV entries exist
-	generated int           // output tokens so far
-	cached    int           // prompt tokens found in the prefix cache at first admission
-	chunk     int           // tokens scheduled in the current step
-	blocks    []int32       // held, in order
-	sealed    int           // leading blocks whose hashes were offered to the prefix index
-	running   bool
-	admitted  bool // at least once
-	cancelled bool // leaves at the end of the current step
+	prompt, output int           // tokens
+	accept         float64       // mean tokens of a decode step
+	order          uint64        // of arrival
+	enters         time.Duration // when it joins the waiting line
+	computed       int           // tokens whose KV entries exist
+	generated      int           // output tokens so far
+	cached         int           // prompt tokens found in the prefix cache at first admission
+	chunk          int           // tokens scheduled in the current step
+	drafted        int           // of them, guessed ahead and right
+	blocks         []int32       // held, in order
+	sealed         int           // leading blocks whose hashes were offered to the prefix index
+	running        bool
+	admitted       bool // at least once
+	cancelled      bool // leaves at the end of the current step
 }
 
 // tokens is the length of the sequence now.
-func (s *sequence) tokens() int { return s.Prompt.Tokens + s.generated }
+func (s *sequence) tokens() int { return s.prompt + s.generated }
 
 // hash returns the hash of block i, if the request gave one.
 func (s *sequence) hash(i int) (uint64, bool) {
 	if i < len(s.Prompt.Chain) {
 		return s.Prompt.Chain[i], true
 	}
-	if i -= len(s.Prompt.Chain); i < len(s.output.Chain) && s.generated > 0 {
-		return s.output.Chain[i], true
+	if i -= len(s.Prompt.Chain); i < len(s.Request.output.Chain) && s.generated > 0 {
+		return s.Request.output.Chain[i], true
 	}
 	return 0, false
 }

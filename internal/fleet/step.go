@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // minStep keeps a profile without fixed cost from stepping in no time.
 const minStep = time.Microsecond
@@ -12,18 +15,26 @@ type batch struct {
 	attended float64 // sum over prefill chunks of tokens x mean context
 	decoding int     // sequences that gain a token from their last one
 	kvRead   int     // context tokens those read
+	loaded   int     // tokens brought back from the offload tier
 }
 
-func (b *batch) add(s *sequence, tokens int) {
+// decodes reports whether the next step of s computes its last token alone.
+func (s *sequence) decodes() bool { return s.generated > 0 && s.computed+1 == s.tokens() }
+
+// addPrefill schedules tokens of s that are not its last one alone.
+func (b *batch) addPrefill(s *sequence, tokens int) {
 	b.budget -= tokens
 	s.chunk = tokens
-	if tokens == 1 && s.generated > 0 && s.computed+1 == s.tokens() {
-		b.decoding++
-		b.kvRead += s.tokens()
-		return
-	}
 	b.prefill += tokens
 	b.attended += float64(tokens) * (float64(s.computed) + float64(tokens)/2)
+}
+
+// addDecode schedules the last token of s and those guessed after it.
+func (b *batch) addDecode(s *sequence, tokens int) {
+	b.budget -= tokens
+	s.chunk, s.drafted = tokens, tokens-1
+	b.decoding++
+	b.kvRead += s.tokens()
 }
 
 // startStep schedules the next step. Some request must wait or run; the check
@@ -35,9 +46,12 @@ func (e *Engine) startStep() {
 	before := e.counts.Preemptions
 	for i := 0; i < len(e.running) && b.budget > 0; i++ {
 		s := e.running[i]
-		tokens := min(s.tokens()-s.computed, b.budget)
-		if e.makeRoom(s, tokens) {
-			b.add(s, tokens)
+		if s.decodes() {
+			if tokens := e.guess(s, b.budget); e.makeRoom(s, tokens) {
+				b.addDecode(s, tokens)
+			}
+		} else if tokens := e.portion(s.tokens()-s.computed, b.budget); e.makeRoom(s, tokens) {
+			b.addPrefill(s, tokens)
 		}
 	}
 	if e.counts.Preemptions == before {
@@ -45,7 +59,31 @@ func (e *Engine) startStep() {
 	}
 	e.stepTokens = e.profile.MaxBatchedTokens - b.budget
 	e.stepping = true
-	e.stepEnd = e.clock + e.stepTime(b)
+	b.decoding += e.late.decoding
+	b.kvRead += e.late.kvRead
+	e.late.decoding, e.late.kvRead = 0, 0
+	e.stepBegan, e.stepEnd = e.clock, e.clock+e.stepTime(b)
+}
+
+// portion is how many of the tokens left of a prompt one step computes.
+func (e *Engine) portion(left, budget int) int {
+	if most := e.options.LongPrefillTokens; most > 0 {
+		left = min(left, most)
+	}
+	return min(left, budget)
+}
+
+// guess is how many tokens a decode step of s yields: 1, and those that
+// speculation gets right.
+func (e *Engine) guess(s *sequence, budget int) int {
+	if s.accept <= 1 {
+		return 1
+	}
+	n := int(s.accept)
+	if part := s.accept - float64(n); part > 0 && e.noise.Float64() < part {
+		n++
+	}
+	return min(n, budget, s.output-s.generated)
 }
 
 // makeRoom reserves blocks for the next tokens of s, preempting from the back
@@ -62,31 +100,41 @@ func (e *Engine) makeRoom(s *sequence, tokens int) bool {
 
 // admit moves waiting requests into the batch while everything lasts.
 func (e *Engine) admit(b *batch) {
+	size := e.profile.BlockTokens
 	for e.waiting.len() > 0 && b.budget > 0 && len(e.running) < e.profile.MaxNumSeqs {
 		s := e.waiting.front()
+		if e.matchedFor != s {
+			e.matched, e.matchedFor = e.matched[:0], s
+		}
 		// The last token is always computed: its result is the next token.
-		hits := e.cache.match(e.matched[:0], s, (s.tokens()-1)/e.profile.BlockTokens)
-		e.matched = hits
-		found := len(hits) * e.profile.BlockTokens
-		tokens := min(s.tokens()-found, b.budget)
+		limit := (s.tokens() - 1) / size
+		e.matched = e.cache.match(e.matched, s, limit)
+		hits := e.matched
+		loaded := e.cache.offload.match(s, len(hits), limit)
+		found := (len(hits) + loaded) * size
+		tokens := e.portion(s.tokens()-found, b.budget)
 		if e.blocksFor(found+tokens)-len(hits)+e.cache.idle(hits) > e.cache.free {
 			return
 		}
 		e.waiting.popFront()
+		e.matchedFor = nil
 		e.cache.hold(hits)
-		if s.blocks == nil {
-			s.blocks = make([]int32, 0, e.blocksFor(s.Prompt.Tokens+s.output.Tokens))
-		}
-		s.blocks = append(s.blocks, hits...)
+		e.cache.offload.use(s, len(hits), loaded)
+		b.loaded += loaded * size
+		s.blocks = append(slices.Grow(s.blocks, e.blocksFor(s.prompt+s.output)), hits...)
 		s.sealed, s.computed, s.running = len(hits), found, true
 		if !s.admitted {
 			s.admitted, s.cached = true, found
-			e.counts.PrefixQueryTokens += int64(s.Prompt.Tokens)
+			e.counts.PrefixQueryTokens += int64(s.prompt)
 			e.counts.PrefixHitTokens += int64(found)
 		}
 		e.running = append(e.running, s)
 		e.reserve(s, tokens)
-		b.add(s, tokens)
+		if s.decodes() { // preempted, and all of it but the last token is still there
+			b.addDecode(s, tokens)
+		} else {
+			b.addPrefill(s, tokens)
+		}
 	}
 }
 
@@ -109,7 +157,12 @@ func (e *Engine) blocksFor(tokens int) int {
 
 func (e *Engine) stepTime(b batch) time.Duration {
 	c := e.profile.Coefficients
-	seconds := c.A + c.B*float64(b.prefill) + c.C*b.attended + c.D*float64(b.decoding) + c.E*float64(b.kvRead)
+	read := float64(b.kvRead)
+	if !e.options.SeparateReads {
+		read *= e.cache.shared()
+	}
+	seconds := c.A + c.B*float64(b.prefill) + c.C*b.attended + c.D*float64(b.decoding) + c.E*read
+	seconds += float64(b.loaded) * e.options.OffloadSeconds
 	if e.profile.NoiseStdDev > 0 {
 		// A tenth is far outside what a few percent of noise draw; it keeps time positive.
 		seconds *= max(0.1, 1+e.profile.NoiseStdDev*e.noise.NormFloat64())

@@ -13,6 +13,10 @@ import (
 // or indexed, and every question is answered by counting again.
 type twin struct {
 	p       physics.Profile
+	options fleet.Options // AsyncScheduling, Acceptance of "" in whole tokens, LongPrefillTokens, Offload..., SeparateReads
+	offload []uint64      // oldest first
+	began   time.Duration // of the step before
+	late    []int         // lengths of sequences that ended in it
 	now     time.Duration
 	blocks  []*twinBlock
 	stamp   int // of the latest release
@@ -33,13 +37,14 @@ type twinSeq struct {
 	chain             []uint64 // of prompt and output
 	arrived           time.Duration
 	done, made, chunk int
+	more              int // tokens guessed ahead in this step
 	cached            int
 	admitted          bool
 	blocks            []*twinBlock
 }
 
-func newTwin(p physics.Profile) *twin {
-	w := &twin{p: p}
+func newTwin(p physics.Profile, o fleet.Options) *twin {
+	w := &twin{p: p, options: o}
 	for i := range p.KVCapacityTokens / p.BlockTokens {
 		w.blocks = append(w.blocks, &twinBlock{stamp: i})
 	}
@@ -87,6 +92,9 @@ func (w *twin) grow(s *twinSeq, tokens int) bool {
 		return false
 	}
 	for i := 0; len(s.blocks) < need; i++ {
+		if free[i].hashed {
+			w.remember(free[i].hash)
+		}
 		*free[i] = twinBlock{refs: 1}
 		s.blocks = append(s.blocks, free[i])
 	}
@@ -98,13 +106,49 @@ func (w *twin) grow(s *twinSeq, tokens int) bool {
 	return true
 }
 
+// remember makes a hash the youngest of the offload tier.
+func (w *twin) remember(hash uint64) {
+	room := w.options.OffloadTokens / w.p.BlockTokens
+	if room == 0 {
+		return
+	}
+	w.offload = slices.DeleteFunc(w.offload, func(h uint64) bool { return h == hash })
+	if len(w.offload) == room {
+		w.offload = w.offload[1:]
+	}
+	w.offload = append(w.offload, hash)
+}
+
+// shared is distinct blocks held over references to them.
+func (w *twin) shared() float64 {
+	distinct, refs := 0.0, 0.0
+	for _, b := range w.blocks {
+		if b.refs > 0 {
+			distinct++
+			refs += float64(b.refs)
+		}
+	}
+	if refs == 0 || w.options.SeparateReads {
+		return 1
+	}
+	return distinct / refs
+}
+
+func (w *twin) portion(left, budget int) int {
+	if w.options.LongPrefillTokens > 0 {
+		left = min(left, w.options.LongPrefillTokens)
+	}
+	return min(left, budget)
+}
+
 func (w *twin) step() time.Duration {
 	budget := w.p.MaxBatchedTokens
-	var prefill, attended, decoding, read float64
+	var prefill, attended, decoding, read, loaded float64
 	schedule := func(s *twinSeq, tokens int) {
 		budget -= tokens
 		s.chunk = tokens
-		if tokens == 1 && s.made > 0 && s.done == s.prompt+s.made-1 {
+		if s.made > 0 && s.done == s.prompt+s.made-1 {
+			s.more = tokens - 1
 			decoding++
 			read += float64(s.prompt + s.made)
 			return
@@ -115,7 +159,10 @@ func (w *twin) step() time.Duration {
 	preempted := false
 	for i := 0; i < len(w.running) && budget > 0; i++ {
 		s := w.running[i]
-		tokens := min(s.prompt+s.made-s.done, budget)
+		tokens := w.portion(s.prompt+s.made-s.done, budget)
+		if s.made > 0 && s.prompt+s.made-s.done == 1 {
+			tokens = min(max(1, int(w.options.Acceptance[""])), budget, s.output-s.made)
+		}
 		for !w.grow(s, tokens) {
 			victim := w.running[len(w.running)-1]
 			w.running = w.running[:len(w.running)-1]
@@ -142,15 +189,30 @@ func (w *twin) step() time.Duration {
 			b.refs++
 			s.blocks = append(s.blocks, b)
 		}
-		s.done = len(s.blocks) * w.p.BlockTokens
-		tokens := min(s.prompt+s.made-s.done, budget)
-		if !w.grow(s, tokens) {
+		hits := len(s.blocks)
+		found := hits
+		for found < min(limit, len(s.chain)) && slices.Contains(w.offload, s.chain[found]) {
+			found++
+		}
+		s.done = found * w.p.BlockTokens
+		tokens := w.portion(s.prompt+s.made-s.done, budget)
+		sealFrom := s.done
+		s.done = hits * w.p.BlockTokens
+		brought := slices.Clone(s.chain[hits:found])
+		saved := slices.Clone(w.offload)
+		for _, h := range slices.Backward(brought) {
+			w.remember(h)
+		}
+		if !w.grow(s, sealFrom-s.done+tokens) {
+			w.offload = saved
 			for _, b := range s.blocks { // as if never looked at
 				b.refs--
 			}
 			s.blocks, s.done = nil, 0
 			break
 		}
+		s.done = sealFrom
+		loaded += float64(len(brought) * w.p.BlockTokens)
 		if !s.admitted {
 			s.admitted, s.cached = true, s.done
 		}
@@ -158,14 +220,24 @@ func (w *twin) step() time.Duration {
 		w.running = append(w.running, s)
 		schedule(s, tokens)
 	}
+	for _, length := range w.late {
+		decoding++
+		read += float64(length)
+	}
+	w.late = nil
 	c := w.p.Coefficients
-	return time.Duration((c.A + c.B*prefill + c.C*attended + c.D*decoding + c.E*read) * float64(time.Second))
+	seconds := c.A + c.B*prefill + c.C*attended + c.D*decoding + c.E*read*w.shared() + loaded*w.options.OffloadSeconds
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // run plays a whole script: requests in order of arrival.
 func (w *twin) run(script []*twinSeq) (all []happened) {
 	for {
-		for len(script) > 0 && script[0].arrived <= w.now {
+		enter := w.now
+		if w.options.AsyncScheduling && len(w.waiting)+len(w.running) > 0 {
+			enter = w.began
+		}
+		for len(script) > 0 && script[0].arrived <= enter {
 			w.waiting = append(w.waiting, script[0])
 			script = script[1:]
 		}
@@ -173,23 +245,28 @@ func (w *twin) run(script []*twinSeq) (all []happened) {
 			if len(script) == 0 {
 				return all
 			}
-			w.now = script[0].arrived
+			w.now = max(w.now, script[0].arrived)
 			continue
 		}
+		w.began = w.now
 		w.now += w.step()
 		w.running = slices.DeleteFunc(w.running, func(s *twinSeq) bool {
 			s.done += s.chunk
 			scheduled := s.chunk > 0
-			if s.chunk = 0; !scheduled || s.done < s.prompt+s.made {
+			more := s.more
+			if s.chunk, s.more = 0, 0; !scheduled || s.done < s.prompt+s.made {
 				return false
 			}
-			s.made++
+			s.made += 1 + more
 			all = append(all, happened{s.id, fleet.Token, w.now, s.made, s.cached})
 			if s.made < s.output {
 				return false
 			}
 			all = append(all, happened{s.id, fleet.Finished, w.now, s.made, s.cached})
 			w.release(s)
+			if w.options.AsyncScheduling {
+				w.late = append(w.late, s.prompt+s.made)
+			}
 			return true
 		})
 	}
