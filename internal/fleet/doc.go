@@ -6,6 +6,13 @@
 // well as by real time (package server), and the same seed gives the same
 // events.
 //
+// Simulate runs a whole world of them: clients that send the sessions of a
+// plan, the router's own policy, ledger, prefix index and corrections, which
+// know of engines what a scrape brings and of requests what a prompt shows,
+// and engines that may be slower, or work otherwise, than the router believes.
+// One agenda holds when each engine, scraper and so on acts next; nothing else
+// moves the clock.
+//
 // # One step
 //
 // Running requests are scheduled first, in order of arrival, each with as
@@ -19,10 +26,13 @@
 //	(A + B*prefill + C*sum(chunk*mean context) + D*decoding + E*kv read) * (1 + noise) * slow factor
 //
 // and every request whose tokens are all computed at its end gains a token.
+// Blocks that several sequences hold are read once, as far as the share of
+// shared blocks in all held ones says. Options changes this and more.
 //
 // # Invariants
 //
-// Engine.Check verifies these; tests call it after every event.
+// Engine.Check verifies the first ten, and a world's own check all; tests call
+// them after every event.
 //
 //  1. A submitted request is in exactly one place: arriving, waiting, running,
 //     or ended; the numbers submitted, finished, cancelled and live add up.
@@ -42,4 +52,13 @@
 //     fewer than its output while it is live.
 //  10. Waiting and running requests stand in order of arrival, and all running
 //     ones arrived before all waiting ones.
+//  11. Every request a client sent is live or has ended with one outcome.
+//  12. A live request is at one engine, and the router has it in the same
+//     place, in its ledger too; neither has any other.
+//  13. No actor's time lies in the past, and an engine's is that of its next
+//     event.
+//  14. A request is sent, has its first token and its latest in this order, and
+//     no client waits longer than its patience.
+//  15. A client waits for one request at a time, a closed loop has no more
+//     sessions than clients, and no more requests are sent than planned.
 package fleet

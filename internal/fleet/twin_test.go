@@ -12,16 +12,19 @@ import (
 // twin is the engine written the dumb way: blocks are searched, never linked
 // or indexed, and every question is answered by counting again.
 type twin struct {
-	p       physics.Profile
-	options fleet.Options // AsyncScheduling, Acceptance of "" in whole tokens, LongPrefillTokens, Offload..., SeparateReads
-	offload []uint64      // oldest first
-	began   time.Duration // of the step before
-	late    []int         // lengths of sequences that ended in it
-	now     time.Duration
-	blocks  []*twinBlock
-	stamp   int // of the latest release
-	waiting []*twinSeq
-	running []*twinSeq
+	p        physics.Profile
+	options  fleet.Options // AsyncScheduling, Acceptance of "" in whole tokens, LongPrefillTokens, Offload..., SeparateReads
+	offload  []uint64      // oldest first
+	began    time.Duration // of the step before
+	late     []int         // lengths of sequences that ended in it
+	script   []*twinSeq    // submitted and not in line
+	stepping bool
+	stepEnd  time.Duration
+	now      time.Duration
+	blocks   []*twinBlock
+	stamp    int // of the latest release
+	waiting  []*twinSeq
+	running  []*twinSeq
 }
 
 type twinBlock struct {
@@ -40,6 +43,7 @@ type twinSeq struct {
 	more              int // tokens guessed ahead in this step
 	cached            int
 	admitted          bool
+	cancelled         bool
 	blocks            []*twinBlock
 }
 
@@ -226,48 +230,88 @@ func (w *twin) step() time.Duration {
 	}
 	w.late = nil
 	c := w.p.Coefficients
-	seconds := c.A + c.B*prefill + c.C*attended + c.D*decoding + c.E*read*w.shared() + loaded*w.options.OffloadSeconds
+	seconds := c.A + c.B*prefill + c.C*attended + c.D*decoding + c.E*(read*w.shared())
+	seconds += loaded * w.options.OffloadSeconds
 	return time.Duration(seconds * float64(time.Second))
 }
 
 // run plays a whole script: requests in order of arrival.
 func (w *twin) run(script []*twinSeq) (all []happened) {
+	w.script = script
 	for {
-		enter := w.now
+		at, ok := w.next()
+		if !ok {
+			return all
+		}
+		all = append(all, w.act(at)...)
+	}
+}
+
+// next is when the twin does something.
+func (w *twin) next() (time.Duration, bool) {
+	switch {
+	case w.stepping:
+		return w.stepEnd, true
+	case len(w.script) > 0:
+		return max(w.now, w.script[0].arrived), true
+	}
+	return 0, false
+}
+
+// act does what is due at the time that next said.
+func (w *twin) act(at time.Duration) (all []happened) {
+	w.now = at
+	enter := at
+	if w.stepping {
+		w.stepping = false
+		all = w.endStep()
 		if w.options.AsyncScheduling && len(w.waiting)+len(w.running) > 0 {
 			enter = w.began
 		}
-		for len(script) > 0 && script[0].arrived <= enter {
-			w.waiting = append(w.waiting, script[0])
-			script = script[1:]
-		}
-		if len(w.waiting)+len(w.running) == 0 {
-			if len(script) == 0 {
-				return all
-			}
-			w.now = max(w.now, script[0].arrived)
-			continue
-		}
-		w.began = w.now
-		w.now += w.step()
-		w.running = slices.DeleteFunc(w.running, func(s *twinSeq) bool {
-			s.done += s.chunk
-			scheduled := s.chunk > 0
-			more := s.more
-			if s.chunk, s.more = 0, 0; !scheduled || s.done < s.prompt+s.made {
-				return false
-			}
-			s.made += 1 + more
-			all = append(all, happened{s.id, fleet.Token, w.now, s.made, s.cached})
-			if s.made < s.output {
-				return false
-			}
-			all = append(all, happened{s.id, fleet.Finished, w.now, s.made, s.cached})
+	}
+	for len(w.script) > 0 && w.script[0].arrived <= enter {
+		w.waiting = append(w.waiting, w.script[0])
+		w.script = w.script[1:]
+	}
+	if len(w.waiting)+len(w.running) > 0 {
+		w.began, w.stepping = at, true
+		w.stepEnd = at + w.step()
+	}
+	return all
+}
+
+func (w *twin) endStep() (all []happened) {
+	w.running = slices.DeleteFunc(w.running, func(s *twinSeq) bool {
+		s.done += s.chunk
+		scheduled, more := s.chunk > 0, s.more
+		if s.chunk, s.more = 0, 0; s.cancelled {
 			w.release(s)
-			if w.options.AsyncScheduling {
-				w.late = append(w.late, s.prompt+s.made)
-			}
 			return true
-		})
+		}
+		if !scheduled || s.done < s.prompt+s.made {
+			return false
+		}
+		s.made += 1 + more
+		all = append(all, happened{s.id, fleet.Token, w.now, s.made, s.cached})
+		if s.made < s.output {
+			return false
+		}
+		all = append(all, happened{s.id, fleet.Finished, w.now, s.made, s.cached})
+		w.release(s)
+		if w.options.AsyncScheduling {
+			w.late = append(w.late, s.prompt+s.made)
+		}
+		return true
+	})
+	return all
+}
+
+// cancel ends a request wherever it is.
+func (w *twin) cancel(id uint64) {
+	is := func(s *twinSeq) bool { return s.id == id }
+	w.script = slices.DeleteFunc(w.script, is)
+	w.waiting = slices.DeleteFunc(w.waiting, is)
+	for _, s := range w.running {
+		s.cancelled = s.cancelled || is(s)
 	}
 }

@@ -1,0 +1,136 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// verify returns the first broken invariant of the world, by its number in the
+// package comment, those of its engines included. It takes time proportional
+// to the world: it is for tests.
+func (w *world) verify() error {
+	for _, c := range []struct {
+		number int
+		check  func() error
+	}{
+		{11, w.verifyConserved}, {12, w.verifyBooks}, {13, w.verifyTimes}, {14, w.verifyOrder}, {15, w.verifyClients},
+	} {
+		if err := c.check(); err != nil {
+			return fmt.Errorf("invariant %d: %w", c.number, err)
+		}
+	}
+	for i, u := range w.units {
+		if err := u.engine.Check(); err != nil {
+			return fmt.Errorf("engine %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (w *world) verifyConserved() error {
+	if w.sent != len(w.live)+w.ended {
+		return fmt.Errorf("%d requests sent, %d live, %d ended", w.sent, len(w.live), w.ended)
+	}
+	if w.config.Sink == nil && len(w.result.Requests) != w.ended {
+		return fmt.Errorf("%d requests ended with %d outcomes", w.ended, len(w.result.Requests))
+	}
+	for i, c := range w.live {
+		if !c.open || c.place != i {
+			return fmt.Errorf("request %d is at place %d of the live ones, thinks %d, open is %t", c.id, i, c.place, c.open)
+		}
+	}
+	return nil
+}
+
+func (w *world) verifyBooks() error {
+	if open := w.router.ledger.Open(); open != len(w.live) {
+		return fmt.Errorf("the ledger has %d requests in flight, the world %d", open, len(w.live))
+	}
+	at := make([]int, len(w.endpoints))
+	inEngine := make([]int, len(w.units))
+	for _, c := range w.live {
+		at[c.endpoint]++
+		n := w.unit(c)
+		inEngine[n]++
+		if s := w.units[n].engine.live[c.request.ID]; s == nil || s.Request != &c.request || s.cancelled {
+			return fmt.Errorf("request %d is not at engine %d", c.id, n)
+		}
+		if t := c.ticket.target; t != w.router.targets[c.endpoint] || t.live[c.ticket.place] != &c.ticket {
+			return fmt.Errorf("request %d is not where the router has it", c.id)
+		}
+	}
+	now := w.time(w.now)
+	for i, t := range w.router.targets {
+		if books := w.router.ledger.State(t.id, 0, now, t.scrapedAt).Requests; len(t.live) != at[i] || int(books) != at[i] {
+			return fmt.Errorf("endpoint %d has %d requests, the router %d, its ledger %v", i, at[i], len(t.live), books)
+		}
+	}
+	for i, u := range w.units {
+		n := 0
+		for _, s := range u.engine.live {
+			if !s.cancelled {
+				n++
+			}
+		}
+		if n != inEngine[i] {
+			return fmt.Errorf("engine %d has %d requests, clients wait for %d", i, n, inEngine[i])
+		}
+	}
+	return nil
+}
+
+func (w *world) verifyTimes() error {
+	if _, at := w.agenda.next(); at < w.now {
+		return fmt.Errorf("next act at %v, clock at %v", at, w.now)
+	}
+	for i, u := range w.units {
+		at, ok := u.engine.NextEvent()
+		if !ok {
+			at = never
+		}
+		if w.agenda.at[i] != at {
+			return fmt.Errorf("engine %d acts at %v, planned at %v", i, at, w.agenda.at[i])
+		}
+	}
+	for actor, i := range w.agenda.pos {
+		if w.agenda.heap[i] != int32(actor) || i > 0 && w.agenda.before(int32(actor), w.agenda.heap[(i-1)/2]) {
+			return fmt.Errorf("actor %d stands wrong in the agenda", actor)
+		}
+	}
+	return nil
+}
+
+func (w *world) verifyOrder() error {
+	for _, c := range w.live {
+		times := []time.Duration{c.at, c.first, c.last, w.now}
+		if c.generated == 0 {
+			times = []time.Duration{c.at, w.now}
+		}
+		for i := 1; i < len(times); i++ {
+			if times[i-1] > times[i] {
+				return fmt.Errorf("request %d: sent, first token, last token and now are %v", c.id, times)
+			}
+		}
+		if patience := w.config.Plan.Timeout; patience > 0 && w.now > c.at+patience {
+			return fmt.Errorf("request %d is %v old, clients wait %v", c.id, w.now-c.at, patience)
+		}
+	}
+	return nil
+}
+
+func (w *world) verifyClients() error {
+	if limit := w.config.Plan.Limit; limit > 0 && w.sent > limit {
+		return fmt.Errorf("%d requests sent, at most %d may be", w.sent, limit)
+	}
+	if n := w.config.Plan.Concurrency; n > 0 && w.sessions > n {
+		return fmt.Errorf("%d sessions of %d clients", w.sessions, n)
+	}
+	busy := make(map[*client]bool, len(w.live))
+	for _, c := range w.live {
+		if busy[c.client] {
+			return fmt.Errorf("the client of request %d waits for two", c.id)
+		}
+		busy[c.client] = true
+	}
+	return nil
+}
