@@ -22,6 +22,7 @@ type Line struct {
 	Dashed bool
 	Hollow bool // markers with an open middle: for what others measured
 	Bare   bool // no markers: for series of many points
+	Thin   bool // for many lines on top of each other
 }
 
 // Chart is one drawing. The zero values of sizes are 460 x 300 pixels.
@@ -30,12 +31,18 @@ type Chart struct {
 	X, Y          string // what the axes count, with the unit
 	Lines         []Line
 	LogY          bool
+	Unnamed       bool    // no legend
+	Most          float64 // the Y axis reaches at least this, so that charts can be compared
 	Width, Height int
 }
 
 // palette is Okabe and Ito's, which colour-blind readers can tell apart, without
 // its yellow, which is hard to see on white.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555"}
+
+// banded is up to how many lines intervals are shaded: more shades than that hide
+// each other, and the whiskers say the same.
+const banded = 3
 
 // Color is the palette's i-th colour, as CSS.
 func Color(i int) string { return palette[((i%len(palette))+len(palette))%len(palette)] }
@@ -67,8 +74,11 @@ func (c Chart) extent() (x, y [2]float64, any bool) {
 			}
 		}
 	}
-	if !c.LogY && any {
-		y[0] = min(y[0], 0)
+	if any {
+		y[1] = max(y[1], c.Most)
+		if !c.LogY {
+			y[0] = min(y[0], 0)
+		}
 	}
 	return x, y, any
 }

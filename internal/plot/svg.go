@@ -33,6 +33,7 @@ type tick struct{ At, Label string }
 
 type stroke struct {
 	Name, Color, Fill, Dash string
+	Width, Opacity          string
 	Bands                   []string // polygons of intervals
 	Whiskers                []whisker
 	Paths                   []string
@@ -91,7 +92,10 @@ func (c Chart) draw() drawing {
 }
 
 func (c Chart) stroke(line Line, x, y scale) stroke {
-	s := stroke{Name: line.Name, Color: Color(line.Color), Fill: Color(line.Color)}
+	s := stroke{Name: line.Name, Color: Color(line.Color), Fill: Color(line.Color), Width: "1.8", Opacity: "1"}
+	if line.Thin {
+		s.Width, s.Opacity = "1", "0.6"
+	}
 	if line.Hollow {
 		s.Fill = "#ffffff"
 	}
@@ -117,7 +121,7 @@ func (c Chart) stroke(line Line, x, y scale) stroke {
 			}
 		}
 		s.Paths = append(s.Paths, path.String())
-		if band := band(piece, x, y); band != "" {
+		if band := band(piece, x, y); band != "" && len(c.Lines) <= banded {
 			s.Bands = append(s.Bands, band)
 		}
 	}
@@ -145,7 +149,7 @@ func band(piece []Point, x, y scale) string {
 // need, and returns where the last row ends.
 func (d *drawing) legend(c Chart) float64 {
 	x, y := float64(marginLeft), float64(titleHeight)
-	if len(c.Lines) < 2 {
+	if len(c.Lines) < 2 || c.Unnamed {
 		return y
 	}
 	for _, line := range c.Lines {
@@ -181,10 +185,10 @@ var svg = template.Must(template.New("svg").Parse(
 <g text-anchor="end">{{range .YTicks}}<text x="{{$.Left}}" dx="-6" y="{{.At}}" dy="4">{{.Label}}</text>{{end}}</g>
 <g text-anchor="middle">{{range .XTicks}}<line x1="{{.At}}" x2="{{.At}}" y1="{{$.Bottom}}" y2="{{$.Bottom}}" stroke="#999999"/><text x="{{.At}}" y="{{$.Bottom}}" dy="15">{{.Label}}</text>{{end}}</g>
 <line x1="{{.Left}}" x2="{{.Right}}" y1="{{.Bottom}}" y2="{{.Bottom}}" stroke="#999999"/>
-{{range .Lines}}{{$line := .}}<g fill="none" stroke="{{.Color}}" stroke-width="1.8" stroke-linejoin="round">
+{{range .Lines}}{{$line := .}}<g fill="none" stroke="{{.Color}}" stroke-width="{{.Width}}" stroke-opacity="{{.Opacity}}" stroke-linejoin="round">
 {{range .Bands}}<polygon points="{{.}}" fill="{{$line.Color}}" fill-opacity="0.13" stroke="none"/>
 {{end}}{{range .Paths}}<path d="{{.}}"{{with $line.Dash}} stroke-dasharray="{{.}}"{{end}}/>
-{{end}}{{range .Whiskers}}<line x1="{{.X}}" x2="{{.X}}" y1="{{.Low}}" y2="{{.High}}" stroke-width="1"/>
+{{end}}{{range .Whiskers}}<line x1="{{.X}}" x2="{{.X}}" y1="{{.Low}}" y2="{{.High}}" stroke-width="1" stroke-opacity="0.55"/>
 {{end}}{{range .Marks}}<circle cx="{{.X}}" cy="{{.Y}}" r="2.8" fill="{{$line.Fill}}" stroke-width="1.4"><title>{{.Says}}</title></circle>
 {{end}}</g>
 {{end}}{{end}}<text x="{{.Middle}}" y="{{.Height}}" dy="-8" text-anchor="middle">{{.X}}</text>
