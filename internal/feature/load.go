@@ -34,14 +34,15 @@ type Ledger struct {
 
 	// The rest refines the prior and is not in the vector by itself.
 
-	PrefillContext   float64                   // sum of U*(P-U/2) over those without a first token, in tokens^2
-	WaitingContext   float64                   // prompt tokens of those without a first token
-	HeadTokens       float64                   // uncached prompt tokens of the one that must be in prefill now
-	HeadContext      float64                   // U*(P-U/2) of that one
-	HeadElapsed      Seconds                   // time it has had: since its dispatch or the last first token before it
-	PrefillRate      float64                   // uncached prompt tokens sent per second, over about 30 s
-	Remaining        [RemainingBuckets]float64 // requests in flight by remaining output
-	RemainingContext [RemainingBuckets]float64 // context tokens held by the requests of each bucket
+	PrefillContext     float64                   // sum of U*(P-U/2) over those without a first token, in tokens^2
+	WaitingContext     float64                   // prompt tokens of those without a first token
+	HeadTokens         float64                   // uncached prompt tokens of the one that must be in prefill now
+	HeadContext        float64                   // U*(P-U/2) of that one
+	HeadElapsed        Seconds                   // time it has had: since its dispatch or the last first token before it
+	PrefillRate        float64                   // uncached prompt tokens sent per second, over about 30 s
+	PrefillContextRate float64                   // U*(P-U/2) of what was sent, per second, over the same time
+	Remaining          [RemainingBuckets]float64 // requests in flight by remaining output
+	RemainingContext   [RemainingBuckets]float64 // context tokens held by the requests of each bucket
 }
 
 // Profile is what is known of the endpoint's engine.

@@ -76,7 +76,7 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	if capacity := l.Profile.KVCapacityTokens; capacity > 0 {
 		read = min(read, max(capacity, r.PromptTokens))
 	}
-	stolen := min(maxInterference, interference*c.B*led.PrefillRate)
+	stolen := min(maxInterference, interference*(c.B*led.PrefillRate+c.C*led.PrefillContextRate))
 	tpot := float64(c.Step(seqs, read)) / (1 - stolen)
 
 	ttft := running + max(0, ahead) + own + steps*step + tpot*admission(r, l, decoding+prefilling, kv)

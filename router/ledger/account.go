@@ -27,8 +27,9 @@ type account struct {
 	lastFirst   time.Time // when the last first token was seen
 	nextMove    time.Time // not later than the earliest MoveAt of the waiting; zero: none
 
-	sent dispatches
-	rate rate
+	sent        dispatches
+	rate        rate // of uncached tokens
+	contextRate rate // of half of entry.work
 }
 
 func newAccount(of life) *account {
@@ -76,6 +77,8 @@ func (l *Ledger) read(a *account, now, scrapedAt time.Time) feature.Ledger {
 		PrefillContext: float64(a.work) / 2,
 		WaitingContext: float64(a.waitingContext),
 		PrefillRate:    a.rate.at(now),
+
+		PrefillContextRate: a.contextRate.at(now),
 	}
 	if a.first != none {
 		head := &l.entries[a.first]
@@ -96,23 +99,23 @@ func (l *Ledger) read(a *account, now, scrapedAt time.Time) feature.Ledger {
 	return s
 }
 
-// rateWindow is the time constant of PrefillRate.
+// rateWindow is the time constant of PrefillRate and PrefillContextRate.
 const rateWindow = 30 * time.Second
 
-// rate is an exponentially weighted sum of tokens.
+// rate is an exponentially weighted sum.
 type rate struct {
 	sum     float64
 	updated time.Time
 }
 
-func (r *rate) add(now time.Time, tokens int64) {
-	r.sum = r.sum*r.decay(now) + float64(tokens)
+func (r *rate) add(now time.Time, amount float64) {
+	r.sum = r.sum*r.decay(now) + amount
 	if now.After(r.updated) {
 		r.updated = now
 	}
 }
 
-// at is tokens per second. It is low until about one window has passed.
+// at is the sum per second. It is low until about one window has passed.
 func (r *rate) at(now time.Time) float64 {
 	return r.sum * r.decay(now) / rateWindow.Seconds()
 }

@@ -97,7 +97,8 @@ func (l *Ledger) Charge(endpoint string, incarnation uint64, e Entry, now time.T
 	a.count(n, +1)
 	l.startWaiting(slot)
 	a.sent.add(now, n.uncached)
-	a.rate.add(now, n.uncached)
+	a.rate.add(now, float64(n.uncached))
+	a.contextRate.add(now, float64(n.work())/2)
 	return Handle{slot, n.generation}
 }
 

@@ -37,7 +37,8 @@ func TestLifeOfARequest(t *testing.T) {
 		Requests: 1, PrefillTokens: 600, SinceScrape: 1, SinceScrapeTok: 600,
 		PrefillContext: 600 * 700, WaitingContext: 1000,
 		HeadTokens: 600, HeadContext: 600 * 700, HeadElapsed: 2,
-		PrefillRate: 600.0 / 30 * math.Exp(-2.0/30),
+		PrefillRate:        600.0 / 30 * math.Exp(-2.0/30),
+		PrefillContextRate: 600.0 * 700 / 30 * math.Exp(-2.0/30),
 	}
 	want.Remaining, want.RemainingContext = remaining([2]float64{100, 1000})
 	equal(t, "charged", l.State("a", 1, at(2), at(-1)), want)
@@ -51,7 +52,8 @@ func TestLifeOfARequest(t *testing.T) {
 	l.Tokens(h, 90, at(4))
 	want = feature.Ledger{
 		Requests: 1, Decoding: 1, ContextTokens: 1090,
-		PrefillRate: 600.0 / 30 * math.Exp(-4.0/30),
+		PrefillRate:        600.0 / 30 * math.Exp(-4.0/30),
+		PrefillContextRate: 600.0 * 700 / 30 * math.Exp(-4.0/30),
 	}
 	want.Remaining, want.RemainingContext = remaining([2]float64{27, 1090}) // 0.3 x 90 is more than 10
 	equal(t, "decoding, scraped since", l.State("a", 1, at(4), at(0)), want)
@@ -62,7 +64,7 @@ func TestLifeOfARequest(t *testing.T) {
 	if l.FirstToken(h, at(5)) || l.Tokens(h, 1, at(5)) {
 		t.Error("a settled handle still moves")
 	}
-	equal(t, "settled", l.State("a", 1, at(4), at(0)), feature.Ledger{PrefillRate: want.PrefillRate})
+	equal(t, "settled", l.State("a", 1, at(4), at(0)), feature.Ledger{PrefillRate: want.PrefillRate, PrefillContextRate: want.PrefillContextRate})
 }
 
 func TestHeadIsCreditedSinceTheLastFirstToken(t *testing.T) {
@@ -253,7 +255,7 @@ func TestAgainstTwin(t *testing.T) {
 		}
 		for _, e := range endpoints {
 			s := l.State(e, incarnation[e], now, now)
-			s.PrefillRate = 0
+			s.PrefillRate, s.PrefillContextRate = 0, 0
 			if s != (feature.Ledger{}) {
 				t.Fatalf("%s is not empty after all ended: %+v", e, s)
 			}

@@ -29,6 +29,7 @@ type twinBooks struct {
 type twinSent struct {
 	at     time.Time
 	tokens float64
+	work   float64
 }
 
 type twinEntry struct {
@@ -52,7 +53,8 @@ func (w *twin) charge(endpoint string, incarnation uint64, e ledger.Entry, now t
 	b.leaving = false
 	n := &twinEntry{Entry: e, of: of, at: now}
 	b.entries = append(b.entries, n)
-	b.sent = append(b.sent, twinSent{now, float64(e.UncachedTokens)})
+	p, u := float64(e.PromptTokens), float64(e.UncachedTokens)
+	b.sent = append(b.sent, twinSent{now, u, u * (max(p, u) - u/2)})
 	return n
 }
 
@@ -121,7 +123,9 @@ func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Ti
 			s.SinceScrape++
 			s.SinceScrapeTok += d.tokens
 		}
-		s.PrefillRate += d.tokens / 30 * math.Exp(-now.Sub(d.at).Seconds()/30)
+		keep := math.Exp(-now.Sub(d.at).Seconds()/30) / 30
+		s.PrefillRate += d.tokens * keep
+		s.PrefillContextRate += d.work * keep
 	}
 	head := true
 	for _, e := range b.entries {

@@ -153,7 +153,7 @@ func candidateOf(c *Candidate) []*float64 {
 		&c.CachedTokens, seconds(&c.ColdAgo),
 		&s.Waiting, &s.Running, &s.KVUsed, seconds(&s.Age),
 		&l.Requests, &l.PrefillTokens, &l.Decoding, &l.ContextTokens, &l.SinceScrape, &l.SinceScrapeTok,
-		&l.PrefillContext, &l.WaitingContext, &l.HeadTokens, &l.HeadContext, seconds(&l.HeadElapsed), &l.PrefillRate,
+		&l.PrefillContext, &l.WaitingContext, &l.HeadTokens, &l.HeadContext, seconds(&l.HeadElapsed), &l.PrefillRate, &l.PrefillContextRate,
 		&p.PeakPrefillThroughput, &p.MaxBatchedTokens, &p.MaxNumSeqs, &p.KVCapacityTokens, &p.SpeedFactor,
 	}
 }
