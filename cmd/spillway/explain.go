@@ -121,7 +121,12 @@ func explain(d *feature.Decision, outcomes []feature.Outcome) explanation {
 		e.Replay = "not possible: " + err.Error()
 	default:
 		e.Replay = "the same choice and probabilities"
-		if err := sameChoice(d, in); err != nil {
+		var again policy.Choice
+		err := policy.Decide(in, &again)
+		if err == nil {
+			err = policy.Same(d, in, &again)
+		}
+		if err != nil {
 			e.Replay = "DIFFERS: " + err.Error()
 		}
 	}
@@ -148,27 +153,6 @@ func explain(d *feature.Decision, outcomes []feature.Outcome) explanation {
 		})
 	}
 	return e
-}
-
-// sameChoice decides again and reports what differs from the stored row.
-func sameChoice(d *feature.Decision, in *policy.Input) error {
-	var again policy.Choice
-	if err := policy.Decide(in, &again); err != nil {
-		return err
-	}
-	chosen := ""
-	if again.Index >= 0 {
-		chosen = in.Candidates[again.Index].Endpoint
-	}
-	if chosen != d.Chosen {
-		return fmt.Errorf("deciding again chooses %q, stored is %q", chosen, d.Chosen)
-	}
-	for i, p := range again.Probabilities {
-		if p != d.Candidates[i].Probability {
-			return fmt.Errorf("deciding again gives %s the probability %v, stored is %v", in.Candidates[i].Endpoint, p, d.Candidates[i].Probability)
-		}
-	}
-	return nil
 }
 
 func (e *explanation) print(w io.Writer) {

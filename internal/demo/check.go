@@ -94,8 +94,8 @@ func (c *checks) decisions(ctx context.Context, from, to time.Time) error {
 			return err
 		}
 		c.report.Replayed++
-		if why := differing(&d, in, &choice); why != "" && differs == "" {
-			differs = d.ID.String() + ": " + why
+		if err := policy.Same(&d, in, &choice); err != nil && differs == "" {
+			differs = d.ID.String() + ": " + err.Error()
 		}
 		if d.Policy == policy.Predicted {
 			in.Forecasts = false
@@ -136,19 +136,6 @@ func suffix(s string) string {
 		return ""
 	}
 	return "; " + s
-}
-
-// differing says how a decision made again differs from the stored one.
-func differing(d *feature.Decision, in *policy.Input, again *policy.Choice) string {
-	if again.Index < 0 || in.Candidates[again.Index].Endpoint != d.Chosen {
-		return "another choice"
-	}
-	for i, p := range again.Probabilities {
-		if math.Float64bits(p) != math.Float64bits(d.Candidates[i].Probability) {
-			return "other probabilities"
-		}
-	}
-	return ""
 }
 
 // tolerance is by how much the router's and the client's measurements of the

@@ -106,26 +106,6 @@ func Decode(b []byte) (*Input, error) {
 	return in, nil
 }
 
-// Replay makes the Input of a complete stored decision again.
-func Replay(stored *feature.Decision) (*Input, error) {
-	if !stored.Complete {
-		return nil, fmt.Errorf("decision %s is not complete: it holds %d of %d candidates", stored.ID, len(stored.Candidates), len(stored.Candidates)+stored.Rest)
-	}
-	in, err := Decode(stored.States)
-	if err != nil {
-		return nil, fmt.Errorf("decision %s: %w", stored.ID, err)
-	}
-	if len(in.Candidates) != len(stored.Candidates) {
-		return nil, fmt.Errorf("decision %s: %d candidates stored, states for %d", stored.ID, len(stored.Candidates), len(in.Candidates))
-	}
-	in.Seed = stored.Seed
-	for i := range in.Candidates {
-		in.Candidates[i].Endpoint = stored.Candidates[i].Endpoint
-		in.Candidates[i].Class = stored.Candidates[i].Class
-	}
-	return in, nil
-}
-
 // The lists below are the one place that says which numbers are written, and
 // in which order.
 

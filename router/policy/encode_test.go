@@ -46,7 +46,7 @@ func drawAwkward(t *rapid.T, name string) *policy.Input {
 // stored is in as a decision row holds it: names and seed in columns of their
 // own, the rest encoded.
 func stored(in *policy.Input) *feature.Decision {
-	d := &feature.Decision{Complete: true, Seed: in.Seed, States: policy.Encode(nil, in)}
+	d := &feature.Decision{Complete: true, PolicyVersion: policy.Version, Seed: in.Seed, States: policy.Encode(nil, in)}
 	for _, c := range in.Candidates {
 		d.Candidates = append(d.Candidates, feature.Candidate{Endpoint: c.Endpoint, Class: c.Class})
 	}
@@ -214,6 +214,7 @@ func TestReplayRefuses(t *testing.T) {
 	}{
 		{"incomplete", func(d *feature.Decision) { d.Complete, d.Rest = false, 4 }, "3 of 7 candidates"},
 		{"a candidate less", func(d *feature.Decision) { d.Candidates = d.Candidates[:2] }, "2 candidates stored, states for 3"},
+		{"another version", func(d *feature.Decision) { d.PolicyVersion = policy.Version + 1 }, "this build has"},
 		{"cut states", func(d *feature.Decision) { d.States = d.States[:20] }, "end too early"},
 		{"no states", func(d *feature.Decision) { d.States = nil }, "end too early"},
 	} {
@@ -256,4 +257,41 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("decoded (-once +twice):\n%s", diff)
 		}
 	})
+}
+
+func TestSameTellsWhatDiffers(t *testing.T) {
+	in := input(policy.Random, idles(3)...)
+	var choice policy.Choice
+	if err := policy.Decide(in, &choice); err != nil {
+		t.Fatal(err)
+	}
+	record := func() *feature.Decision {
+		d := stored(in)
+		d.Chosen = in.Candidates[choice.Index].Endpoint
+		for i := range d.Candidates {
+			d.Candidates[i].Probability = choice.Probabilities[i]
+		}
+		return d
+	}
+	if err := policy.Same(record(), in, &choice); err != nil {
+		t.Errorf("the same choice: %v", err)
+	}
+	for _, c := range []struct {
+		name string
+		edit func(*feature.Decision)
+		want string
+	}{
+		{"another endpoint", func(d *feature.Decision) { d.Chosen = "nobody" }, `stored is "nobody"`},
+		{"shed", func(d *feature.Decision) { d.Chosen = "" }, `stored is ""`},
+		{"the last bit of a probability", func(d *feature.Decision) {
+			d.Candidates[1].Probability = math.Nextafter(d.Candidates[1].Probability, 1)
+		}, "the probability"},
+		{"a candidate less", func(d *feature.Decision) { d.Candidates = d.Candidates[:2] }, "number of candidates"},
+	} {
+		d := record()
+		c.edit(d)
+		if err := policy.Same(d, in, &choice); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want an error with %q", c.name, err, c.want)
+		}
+	}
 }

@@ -1,0 +1,54 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// Replay makes the Input of a complete stored decision again.
+func Replay(stored *feature.Decision) (*Input, error) {
+	if !stored.Complete {
+		return nil, fmt.Errorf("decision %s is not complete: it holds %d of %d candidates", stored.ID, len(stored.Candidates), len(stored.Candidates)+stored.Rest)
+	}
+	if stored.PolicyVersion != Version {
+		return nil, fmt.Errorf("decision %s was made by version %d of the policies, this build has %d", stored.ID, stored.PolicyVersion, Version)
+	}
+	in, err := Decode(stored.States)
+	if err != nil {
+		return nil, fmt.Errorf("decision %s: %w", stored.ID, err)
+	}
+	if len(in.Candidates) != len(stored.Candidates) {
+		return nil, fmt.Errorf("decision %s: %d candidates stored, states for %d", stored.ID, len(stored.Candidates), len(in.Candidates))
+	}
+	in.Seed = stored.Seed
+	for i := range in.Candidates {
+		in.Candidates[i].Endpoint = stored.Candidates[i].Endpoint
+		in.Candidates[i].Class = stored.Candidates[i].Class
+	}
+	return in, nil
+}
+
+// Same reports how a choice made again from the Input that Replay returned
+// differs from the stored one: another endpoint, or a probability that is not
+// the same to the bit.
+func Same(stored *feature.Decision, in *Input, again *Choice) error {
+	chosen := ""
+	if again.Index >= 0 {
+		chosen = in.Candidates[again.Index].Endpoint
+	}
+	if chosen != stored.Chosen {
+		return fmt.Errorf("deciding again chooses %q, stored is %q", chosen, stored.Chosen)
+	}
+	if len(again.Probabilities) != len(stored.Candidates) {
+		return errors.New("deciding again has another number of candidates")
+	}
+	for i, p := range again.Probabilities {
+		if was := stored.Candidates[i].Probability; math.Float64bits(p) != math.Float64bits(was) {
+			return fmt.Errorf("deciding again gives %s the probability %v, stored is %v", in.Candidates[i].Endpoint, p, was)
+		}
+	}
+	return nil
+}
