@@ -5,7 +5,10 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+
+	"github.com/spillway-llm/spillway/internal/feature"
 )
 
 // Coefficients are the step model of one (LLM, endpoint class). All are in
@@ -50,6 +53,10 @@ type Profile struct {
 	BlockTokens           int          `json:"block_tokens"`            // tokens in one cache block
 	PeakPrefillThroughput float64      `json:"peak_prefill_throughput"` // tokens/s through the full path
 	NoiseStdDev           float64      `json:"noise_std_dev"`           // of the relative step time; used by the simulator only
+
+	// Overhead is what a request spends outside the engine's steps: front
+	// door, tokenizer, network; 0 when not known. Used by the simulator only.
+	Overhead feature.Seconds `json:"overhead,omitempty"`
 }
 
 // Slowed returns p made factor times slower, under a name that says so
@@ -62,6 +69,7 @@ func (p Profile) Slowed(factor float64) Profile {
 	p.Source = fmt.Sprintf("%s; all times multiplied by %g", p.Source, factor)
 	p.Coefficients = p.Coefficients.Scaled(factor)
 	p.PeakPrefillThroughput /= factor
+	p.Overhead *= feature.Seconds(factor)
 	return p
 }
 
@@ -84,7 +92,41 @@ func (p Profile) Check() error {
 			return fmt.Errorf("profile %s: %s is %v: want a positive number", p.Name, x.name, x.value)
 		}
 	}
+	if !(p.NoiseStdDev >= 0 && p.NoiseStdDev < 1) {
+		return fmt.Errorf("profile %s: noise_std_dev is %v: want 0 to 1", p.Name, p.NoiseStdDev)
+	}
+	if !(p.Overhead >= 0 && p.Overhead <= 60) {
+		return fmt.Errorf("profile %s: overhead is %v: want seconds from 0 to 60", p.Name, p.Overhead)
+	}
 	return nil
+}
+
+// maxProfile is the most bytes a profile's file may have.
+const maxProfile = 1 << 20
+
+// Load reads one profile, a JSON object with the keys of the built-in ones.
+// The error names the key that is unknown or wrong.
+func Load(r io.Reader) (Profile, error) {
+	var p Profile
+	text, err := io.ReadAll(io.LimitReader(r, maxProfile+1))
+	if err != nil {
+		return p, fmt.Errorf("read profile: %w", err)
+	}
+	if len(text) > maxProfile {
+		return p, fmt.Errorf("profile is longer than %d bytes", maxProfile)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return Profile{}, fmt.Errorf("profile: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return Profile{}, fmt.Errorf("profile %s: something follows the JSON object", p.Name)
+	}
+	if p.Name == "" {
+		return Profile{}, fmt.Errorf("profile: name is missing")
+	}
+	return p, p.Check()
 }
 
 //go:embed profiles.json
