@@ -212,7 +212,8 @@ type Counts struct {
 	Joined    int64 `json:"joined"`   // decisions that have an outcome
 }
 
-const countRows = `
+// CountSQL is the query behind Count. $1 and $2 bound decided_at.
+const CountSQL = `
 	SELECT
 		(SELECT count(*) FROM decisions WHERE decided_at >= $1 AND decided_at < $2),
 		(SELECT count(*) FROM outcomes WHERE decided_at >= $1 AND decided_at < $2),
@@ -222,7 +223,7 @@ const countRows = `
 // Count counts the rows of decisions made in [from, to).
 func (s *Store) Count(ctx context.Context, from, to time.Time) (Counts, error) {
 	var c Counts
-	if err := s.pool.QueryRow(ctx, countRows, from, to).Scan(&c.Decisions, &c.Outcomes, &c.Joined); err != nil {
+	if err := s.pool.QueryRow(ctx, CountSQL, from, to).Scan(&c.Decisions, &c.Outcomes, &c.Joined); err != nil {
 		return c, failed("count rows", err)
 	}
 	return c, nil

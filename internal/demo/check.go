@@ -65,6 +65,7 @@ func inOrder(got, want []string) bool {
 // load received, and looks at what forecasts decided.
 func (c *checks) decisions(ctx context.Context, from, to time.Time) error {
 	stored := map[string]bool{}
+	forecasts := map[string]feature.Forecast{} // that decided
 	var differs, first, afterKill string
 	live, forecast := 0, 0
 	var choice policy.Choice
@@ -77,6 +78,13 @@ func (c *checks) decisions(ctx context.Context, from, to time.Time) error {
 			live++
 			if d.Policy == policy.Predicted && d.Bundle > 0 {
 				forecast++
+			}
+		}
+		if d.Policy == policy.Predicted {
+			for _, e := range d.Candidates {
+				if e.Endpoint == d.Chosen {
+					forecasts[d.ID.String()] = e.Corrected
+				}
 			}
 		}
 		if afterKill == "" && !c.killed.IsZero() && d.DecidedAt.After(c.killed) {
@@ -125,6 +133,7 @@ func (c *checks) decisions(ctx context.Context, from, to time.Time) error {
 	c.report.LiveForecastShare = feature.Number(share)
 	c.claim(share >= 0.9, "in live at least 90 % of decisions carry a forecast", "%.1f %% of %d", 100*share, live)
 	c.claim(c.report.ChoseOtherwise > 0, "some of them chose otherwise than the matched configuration", "%d of %d", c.report.ChoseOtherwise, forecast)
+	c.accuracy(forecasts)
 	if !c.killed.IsZero() {
 		c.claim(afterKill != "" && afterKill != policy.Predicted, "the first decision after the kill was made by the matched configuration", "%s: %s", afterKill, first)
 	}
@@ -136,6 +145,40 @@ func suffix(s string) string {
 		return ""
 	}
 	return "; " + s
+}
+
+// errorTolerance is by how much a median relative error may differ between the
+// router's measurements and the client's: a hop of 1 or 2 ms on a TTFT of 50.
+const errorTolerance = 0.04
+
+// accuracy compares the median errors as the database has them with the same
+// from the stored forecasts and load's own measurements.
+func (c *checks) accuracy(forecasts map[string]feature.Forecast) {
+	var ttft, tpot []float64
+	for _, rec := range c.records {
+		f, ok := forecasts[rec.Decision]
+		if !ok || rec.Status != loadgen.OK {
+			continue
+		}
+		if actual := float64(rec.TTFT); actual > 0 {
+			ttft = append(ttft, math.Abs(float64(f.TTFT.P50)-actual)/actual)
+		}
+		if actual := float64(rec.TPOT); actual > 0 {
+			tpot = append(tpot, math.Abs(float64(f.TPOT.P50)-actual)/actual)
+		}
+	}
+	agree := func(a, b float64) bool { return math.Abs(a-b) <= errorTolerance || math.IsNaN(a) && math.IsNaN(b) }
+	byLoadTTFT, byLoadTPOT := median(ttft), median(tpot)
+	c.claim(agree(byLoadTTFT, float64(c.report.TTFTMedianAPE)) && agree(byLoadTPOT, float64(c.report.TPOTMedianAPE)),
+		"forecast errors by load's own measurements agree", "median APE of TTFT %.1f %%, TPOT %.1f %%", 100*byLoadTTFT, 100*byLoadTPOT)
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 // tolerance is by how much the router's and the client's measurements of the

@@ -33,7 +33,12 @@ func (r *Report) Print(w io.Writer, dir string) {
 		fmt.Fprintf(w, "%s  %s: %s\n", mark, c.Claim, c.Saw)
 	}
 	fmt.Fprintf(w, `
-The phases and errors above come from these queries; $1 and $2 bound the run:
+These queries give the numbers above; $1 and $2 bound the run, in the last one
+the time from the kill to the restart:
+%s
+
+%s
+
 %s
 
 %s
@@ -46,7 +51,8 @@ configuration (spillway.yaml) as an example of one. What to try next:
   bin/spillway store status
   bin/spillway explain %s
   bin/spillway demo --stay             keeps everything running, status page included
-`, indented(featurestore.PhasesSQL), indented(featurestore.AccuracySQL), dir, filepath.Join(dir, "postgres"), r.example())
+`, indented(featurestore.CountSQL), indented(featurestore.PhasesSQL), indented(featurestore.AccuracySQL),
+		indented(featurestore.ForecastsAfterSQL), dir, filepath.Join(dir, "postgres"), r.example())
 }
 
 // example is the id of a decision worth looking at.
