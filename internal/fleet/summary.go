@@ -36,17 +36,17 @@ type Summary struct {
 	Window Throughput `json:"window"`
 	Cohort Throughput `json:"cohort"`
 
-	HitRate      feature.Number `json:"hit_rate"` // prompt tokens found cached, of those of requests that began
-	Goodput      feature.Number `json:"goodput"`  // requests that kept the SLO, per second of the cohort
-	GoodShare    feature.Number `json:"good_share"`
-	Slowdown     feature.Number `json:"slowdown"` // mean over the classes of ClassSlowdown
-	Classes      []Class        `json:"classes"`  // ordered by name
-	Herd         feature.Number `json:"herd"`
-	Preemptions  int64          `json:"preemptions"`    // of the whole run
-	SharePerEnd  []float64      `json:"endpoint_share"` // of the requests, by endpoint
-	MostToMean   feature.Number `json:"most_to_mean"`   // busiest endpoint's share over the mean share
-	OutputTokens int            `json:"output_tokens"`
-	PromptTokens int            `json:"prompt_tokens"`
+	HitRate       feature.Number   `json:"hit_rate"` // prompt tokens found cached, of those of requests that began
+	Goodput       feature.Number   `json:"goodput"`  // requests that kept the SLO, per second of the cohort
+	GoodShare     feature.Number   `json:"good_share"`
+	Slowdown      feature.Number   `json:"slowdown"` // mean over the classes of ClassSlowdown
+	Classes       []Class          `json:"classes"`  // ordered by name
+	Herd          feature.Number   `json:"herd"`
+	Preemptions   int64            `json:"preemptions"`    // of the whole run
+	EndpointShare []feature.Number `json:"endpoint_share"` // of the requests
+	MostToMean    feature.Number   `json:"most_to_mean"`   // busiest endpoint's share over the mean share
+	OutputTokens  int              `json:"output_tokens"`
+	PromptTokens  int              `json:"prompt_tokens"`
 }
 
 // Distribution is seconds at a few quantiles.
@@ -137,9 +137,9 @@ func (r *Result) Summary(judged Window, slo SLO) Summary {
 	s.Herd = r.herd(judged)
 	most := 0.0
 	for _, n := range counts {
-		share := float64(ratio(float64(n), float64(s.Requests)))
-		s.SharePerEnd = append(s.SharePerEnd, share)
-		most = max(most, share*float64(len(counts)))
+		share := ratio(float64(n), float64(s.Requests))
+		s.EndpointShare = append(s.EndpointShare, share)
+		most = max(most, float64(share)*float64(len(counts)))
 	}
 	s.MostToMean = feature.Number(most)
 	for i := range r.Engines {
