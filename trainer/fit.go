@@ -17,7 +17,7 @@ import (
 const (
 	stopShare  = 0.2 // of the learned rows, the latest, that decide when to stop
 	stopRounds = 20
-	fewestTree = 10 // trees at least, however early the fit would stop
+	fewestTree = 3 // trees at least, however early the fit would stop
 	clipShare  = 0.005
 )
 

@@ -12,9 +12,9 @@ import (
 
 const (
 	killAt    = 0.55 // of the duration: when the predictor is killed, at the earliest
-	killUntil = 0.80 // and at the latest, so that there is time to come back
-	liveLeast = 15 * time.Second
-	downShare = 0.10 // of the duration: how long it stays gone
+	killUntil = 0.84 // and at the latest, so that there is time to come back
+	liveLeast = 10 * time.Second
+	downShare = 0.08 // of the duration: how long it stays gone
 )
 
 // watch follows the run until the load ends: it tells of state changes and
