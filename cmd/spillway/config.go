@@ -237,12 +237,12 @@ func (c *Config) check() error {
 
 // profiles resolves the engine profiles.
 func (c *Config) profiles() (byClass map[string]physics.Profile, other physics.Profile, err error) {
-	if other, err = physics.Named(c.Profile); err != nil {
+	if other, err = engineProfile(c.Profile); err != nil {
 		return nil, other, fmt.Errorf("profile: %w", err)
 	}
 	byClass = map[string]physics.Profile{}
 	for class, name := range c.Classes {
-		if byClass[class], err = physics.Named(name); err != nil {
+		if byClass[class], err = engineProfile(name); err != nil {
 			return nil, other, fmt.Errorf("classes.%s: %w", class, err)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-llm/spillway/internal/fleet/server"
-	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/internal/telemetry"
 )
 
@@ -34,7 +33,7 @@ DELETE /admin/fault ends it.`,
   curl -X POST localhost:9000/admin/fault -d '{"kind":"slow","factor":3}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			fast, err := physics.Named(profile)
+			fast, err := engineProfile(profile)
 			if err != nil {
 				return fmt.Errorf("--profile: %w", err)
 			}
@@ -81,7 +80,7 @@ DELETE /admin/fault ends it.`,
 	f.IntVar(&endpoints, "endpoints", 6, "how many")
 	f.IntVar(&slow, "slow", 0, "how many of them, the last ones, are slower")
 	f.Float64Var(&slowFactor, "slow-factor", 1.8, "how many times slower those are")
-	f.StringVar(&profile, "profile", defaultProfile, "engine profile; add -xN to slow it by N")
+	f.StringVar(&profile, "profile", defaultProfile, "engine profile, or a file that fit-profile wrote; add -xN to a name to slow it by N")
 	f.StringVar(&config.Host, "host", "127.0.0.1", "address to listen on")
 	f.IntVar(&config.Port, "port", 9000, "port of the first endpoint, the others follow; 0 takes free ones")
 	f.StringVar(&config.Model, "model", "qwen3-32b", "name of the LLM that is served")

@@ -162,7 +162,7 @@ var Table = []Layer{
 		Why: "runs the binary's own verbs and checks from outside what they claim; nothing of it is in a service"},
 	{Package: "internal/loadgen", May: []string{"internal/openai", "internal/trace", "internal/workload"}, Modules: []string{progress, xterm},
 		Why: "a client measures by the router's label rules and knows nothing else of it"},
-	{Package: "internal/bench/profiles", May: []string{"internal/feature", "internal/measured", "internal/physics", "internal/physics/fit"},
+	{Package: "internal/bench/profiles", May: []string{"internal/bench", "internal/feature", "internal/measured", "internal/physics/fit"},
 		Why: "judges the fits on rows that they have not seen"},
 	{Package: "internal/bench",
 		Why: "bars and files of results, with no opinion about what is measured"},

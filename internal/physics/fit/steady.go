@@ -138,7 +138,7 @@ func (s *Steady) unqueued(r measured.SteadyState, n float64) float64 {
 }
 
 // capacity finds what the cache holds, from rows with a queue: the tokens they
-// held on average. It must be the same for two of them or more, and no row
+// held on average. It must be the same for three of them or more, and no row
 // without a queue may have held more: other things make queues too.
 func (s *Steady) capacity(rows []measured.SteadyState, full []bool) {
 	const same = 1.3 // most over least; a full cache recomputes, so not all is useful
@@ -152,7 +152,7 @@ func (s *Steady) capacity(rows []measured.SteadyState, full []bool) {
 			most = max(most, tokens)
 		}
 	}
-	if len(held) < 2 || quantile(held, 1) > same*quantile(held, 0) {
+	if len(held) < 3 || quantile(held, 1) > same*quantile(held, 0) {
 		return
 	}
 	if middle := quantile(held, 0.5); middle >= most {
