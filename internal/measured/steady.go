@@ -19,9 +19,9 @@ type Deployment struct {
 	Version        string // of the engine; "" when not told
 	Precision      string // of the weights; "" when not told
 	TensorParallel int
-	ExpertParallel int // 1 where there are no experts or they are not spread
-	DataParallel   int // attention ranks, each with a batch of its own
-	Split          bool
+	ExpertParallel int  // 1 where there are no experts or they are not spread
+	DataParallel   int  // attention ranks, each with a batch of its own
+	Split          bool // prefill and decode ran on engines of their own
 }
 
 // String names d in one line without spaces.
