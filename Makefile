@@ -80,3 +80,7 @@ verify: ## generated code is up to date
 .PHONY: bench-hotpath
 bench-hotpath: ## time and allocations of what runs once a request; writes nothing
 	$(Q)$(GO) test -run '^$$' -bench . -benchmem ./router/ledger ./router/prefix ./router/policy ./internal/forest
+
+.PHONY: bench-profiles
+bench-profiles: ## how well fitted profiles predict measured rows they have not seen (needs SPILLWAY_DATA)
+	$(Q)$(GO) run ./internal/bench/profiles --data '$(SPILLWAY_DATA)' --out docs/results
