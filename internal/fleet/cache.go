@@ -9,11 +9,13 @@ type cache struct {
 	free    int              // blocks in the ring
 	refs    int              // sum of the references of all blocks
 	offload *tier            // takes what is evicted; nil: none
+	seen    sight
 }
 
 type block struct {
 	hash       uint64
 	hashed     bool
+	watched    bool // is part of what was seen
 	refs       int32
 	prev, next int32 // neighbours in the free ring while refs is 0
 }
@@ -47,32 +49,6 @@ func (c *cache) unlink(i int32) {
 	c.free--
 }
 
-// match appends to hits, which were matched before for the same s, the further
-// leading blocks of s, at most limit, that the index knows. It holds none of
-// them. Those of hits that have been taken since go, with all after them:
-// looking at blocks is much quicker than looking up hashes, and a long prompt
-// that waits for room is matched again before every step.
-func (c *cache) match(hits []int32, s *sequence, limit int) []int32 {
-	for i, b := range hits {
-		if hash, _ := s.hash(i); !c.blocks[b].hashed || c.blocks[b].hash != hash {
-			hits = hits[:i]
-			break
-		}
-	}
-	for i := len(hits); i < limit; i++ {
-		hash, ok := s.hash(i)
-		if !ok {
-			break
-		}
-		b, ok := c.index[hash]
-		if !ok {
-			break
-		}
-		hits = append(hits, b)
-	}
-	return hits
-}
-
 // shared is how much is held for each reference to it: 1 when nobody shares a
 // block, less the more they do.
 func (c *cache) shared() float64 {
@@ -82,24 +58,15 @@ func (c *cache) shared() float64 {
 	return float64(c.total()-c.free) / float64(c.refs)
 }
 
-// idle counts the blocks that nobody holds.
-func (c *cache) idle(blocks []int32) int {
-	n := 0
-	for _, b := range blocks {
-		if c.blocks[b].refs == 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // hold takes one reference on each block.
 func (c *cache) hold(blocks []int32) {
 	for _, i := range blocks {
-		if c.blocks[i].refs == 0 {
+		b := &c.blocks[i]
+		if b.refs == 0 {
 			c.unlink(i)
+			c.seen.stale = c.seen.stale || b.watched
 		}
-		c.blocks[i].refs++
+		b.refs++
 	}
 	c.refs += len(blocks)
 }
@@ -110,6 +77,7 @@ func (c *cache) take() int32 {
 	i := c.blocks[c.total()].next
 	c.unlink(i)
 	b := &c.blocks[i]
+	c.seen.stale = c.seen.stale || b.watched
 	if b.hashed {
 		delete(c.index, b.hash)
 		b.hashed = false
@@ -143,6 +111,7 @@ func (c *cache) release(blocks []int32) {
 		if b.refs--; b.refs > 0 {
 			continue
 		}
+		c.seen.stale = c.seen.stale || b.watched
 		if b.hashed {
 			c.insertBefore(head, i)
 		} else {

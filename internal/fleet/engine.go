@@ -50,10 +50,7 @@ type Engine struct {
 	counts  Metrics // as of now
 	visible Metrics // as last published
 	events  []Event
-
-	matched    []int32 // blocks found for the first of the line
-	matchedFor *sequence
-	free       []*sequence // to be used again
+	free    []*sequence // to be used again
 }
 
 // New makes an idle engine at time 0.
@@ -225,8 +222,8 @@ func (e *Engine) end(s *sequence) {
 		e.cache.release(s.blocks)
 		s.blocks = s.blocks[:0]
 	}
-	if e.matchedFor == s {
-		e.matchedFor = nil
+	if e.cache.seen.by == s {
+		e.cache.lookAway()
 	}
 	delete(e.live, s.ID)
 	s.Request = nil

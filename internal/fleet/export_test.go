@@ -1,6 +1,9 @@
 package fleet
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // SimulateChecked is Simulate with all invariants verified after every act.
 func SimulateChecked(ctx context.Context, config WorldConfig) (*Result, error) {
@@ -11,4 +14,26 @@ func SimulateChecked(ctx context.Context, config WorldConfig) (*Result, error) {
 	defer stop()
 	w.check = (*world).verify
 	return w.run(ctx)
+}
+
+// Costs is where the time of a run went.
+type Costs struct{ Outside, Viewing, Deciding time.Duration }
+
+// SimulateTimed is Simulate by a clock.
+func SimulateTimed(ctx context.Context, config WorldConfig, clock func() time.Duration) (*Result, Costs, error) {
+	w, stop, err := newWorld(config)
+	if err != nil {
+		return nil, Costs{}, err
+	}
+	defer stop()
+	var costs [3]time.Duration
+	in, last := outside, clock()
+	w.router.phase = func(p phase) {
+		now := clock()
+		costs[in] += now - last
+		in, last = p, now
+	}
+	r, err := w.run(ctx)
+	w.router.phase(outside)
+	return r, Costs{costs[outside], costs[viewing], costs[deciding]}, err
 }

@@ -146,6 +146,24 @@ type router struct {
 	matches   []int32 // by slot of the index
 	vectors   []feature.Vector
 	forecasts []feature.Forecast
+
+	phase func(phase) // tests: told where the time of a decision goes
+}
+
+// phase is a part of a decision's work.
+type phase uint8
+
+const (
+	outside  phase = iota
+	viewing        // describing every candidate
+	deciding       // policy.Decide
+)
+
+// enter says what the router works at from now on.
+func (r *router) enter(p phase) {
+	if r.phase != nil {
+		r.phase(p)
+	}
 }
 
 // target is what the router knows of one endpoint.
@@ -207,18 +225,17 @@ func (r *router) scraped(i int, m Metrics, kvCapacity float64, at time.Time) {
 	}
 }
 
-// load is everything known of a target's load.
-func (r *router) load(t *target, now time.Time) feature.Load {
-	l := feature.Load{
-		Scraped: feature.Scraped{Waiting: t.waiting, Running: t.running, KVUsed: t.kvUsed, Age: feature.Seconds(feature.Unknown)},
-		Ledger:  r.ledger.State(t.id, 0, now, t.scrapedAt),
-		Profile: feature.Profile{
-			PeakPrefillThroughput: t.profile.PeakPrefillThroughput,
-			MaxBatchedTokens:      float64(t.profile.MaxBatchedTokens),
-			MaxNumSeqs:            float64(t.profile.MaxNumSeqs),
-			KVCapacityTokens:      float64(t.profile.KVCapacityTokens),
-			SpeedFactor:           t.speed.Factor(now),
-		},
+// load writes everything known of a target's load in place: with many
+// endpoints, copies would be most of a decision's time.
+func (r *router) load(l *feature.Load, t *target, now time.Time) {
+	l.Scraped = feature.Scraped{Waiting: t.waiting, Running: t.running, KVUsed: t.kvUsed, Age: feature.Seconds(feature.Unknown)}
+	l.Ledger = r.ledger.State(t.id, 0, now, t.scrapedAt)
+	l.Profile = feature.Profile{
+		PeakPrefillThroughput: t.profile.PeakPrefillThroughput,
+		MaxBatchedTokens:      float64(t.profile.MaxBatchedTokens),
+		MaxNumSeqs:            float64(t.profile.MaxNumSeqs),
+		KVCapacityTokens:      float64(t.profile.KVCapacityTokens),
+		SpeedFactor:           t.speed.Factor(now),
 	}
 	if !t.scrapedAt.IsZero() {
 		l.Scraped.Age = max(0, feature.SecondsOf(now.Sub(t.scrapedAt)))
@@ -226,7 +243,6 @@ func (r *router) load(t *target, now time.Time) feature.Load {
 	if t.kvCapacity > 0 {
 		l.Profile.KVCapacityTokens = t.kvCapacity
 	}
-	return l
 }
 
 func (r *router) standing(t *target, now time.Time) policy.Standing {
@@ -259,15 +275,12 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 	in.Candidates = slices.Grow(in.Candidates[:0], len(r.targets))[:len(r.targets)]
 	for i, t := range r.targets {
 		c := &in.Candidates[i]
-		*c = policy.Candidate{
-			Endpoint:     t.id,
-			Class:        t.class,
-			Standing:     r.standing(t, now),
-			CachedTokens: min(prompt, math.Floor(float64(r.matches[t.slot])*r.block)),
-			Coefficients: t.profile.Coefficients,
-			Residual:     feature.NoResidual,
-			Load:         r.load(t, now),
-		}
+		c.Endpoint, c.Class = t.id, t.class
+		c.Standing = r.standing(t, now)
+		c.CachedTokens = min(prompt, math.Floor(float64(r.matches[t.slot])*r.block))
+		c.Coefficients = t.profile.Coefficients
+		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
+		r.load(&c.Load, t, now)
 		peak += c.Load.Profile.PeakPrefillThroughput
 	}
 	return peak
@@ -300,7 +313,9 @@ func (r *router) forecast() bool {
 // returns its number. A request that belongs to a connection goes where that
 // leads: stuck is the endpoint's number, or below 0 for none.
 func (r *router) decide(q *query, t *ticket, stuck int, now time.Time) (int, error) {
+	r.enter(viewing)
 	peak := r.view(q, now)
+	r.enter(outside)
 	in := &r.input
 	if stuck < 0 {
 		in.Forecasts = r.forecast()
@@ -311,7 +326,10 @@ func (r *router) decide(q *query, t *ticket, stuck int, now time.Time) (int, err
 		in.Seed = r.seeds.Uint64()
 		in.Turn = r.turn
 		r.turn++
-		if err := policy.Decide(in, &r.choice); err != nil {
+		r.enter(deciding)
+		err := policy.Decide(in, &r.choice)
+		r.enter(outside)
+		if err != nil {
 			return 0, err
 		}
 		stuck = r.choice.Index

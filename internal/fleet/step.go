@@ -103,21 +103,16 @@ func (e *Engine) admit(b *batch) {
 	size := e.profile.BlockTokens
 	for e.waiting.len() > 0 && b.budget > 0 && len(e.running) < e.profile.MaxNumSeqs {
 		s := e.waiting.front()
-		if e.matchedFor != s {
-			e.matched, e.matchedFor = e.matched[:0], s
-		}
 		// The last token is always computed: its result is the next token.
 		limit := (s.tokens() - 1) / size
-		e.matched = e.cache.match(e.matched, s, limit)
-		hits := e.matched
+		hits, idle := e.cache.look(s, limit)
 		loaded := e.cache.offload.match(s, len(hits), limit)
 		found := (len(hits) + loaded) * size
 		tokens := e.portion(s.tokens()-found, b.budget)
-		if e.blocksFor(found+tokens)-len(hits)+e.cache.idle(hits) > e.cache.free {
+		if e.blocksFor(found+tokens)-len(hits)+idle > e.cache.free {
 			return
 		}
 		e.waiting.popFront()
-		e.matchedFor = nil
 		e.cache.hold(hits)
 		e.cache.offload.use(s, len(hits), loaded)
 		b.loaded += loaded * size
@@ -128,6 +123,7 @@ func (e *Engine) admit(b *batch) {
 			e.counts.PrefixQueryTokens += int64(s.prompt)
 			e.counts.PrefixHitTokens += int64(found)
 		}
+		e.cache.lookAway()
 		e.running = append(e.running, s)
 		e.reserve(s, tokens)
 		if s.decodes() { // preempted, and all of it but the last token is still there

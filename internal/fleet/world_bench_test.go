@@ -21,33 +21,66 @@ func cpu(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkWorld runs mixed traffic at a load that endpoints can serve.
+// busy is mixed traffic at a load that endpoints can serve, for a world of n.
+func busy(t testing.TB, p string, n int, perEndpoint float64, length time.Duration) fleet.WorldConfig {
+	s := spec(t, "mixed")
+	s.Duration = length
+	return fleet.WorldConfig{
+		Engines: engines(standard(t), n),
+		Router:  fleet.RouterConfig{Policy: p, Forecaster: fleet.PriorForecaster{}},
+		Plan:    s.Sessions(1, perEndpoint*float64(n)), Seed: 1,
+		Sink: func(fleet.Outcome) {},
+	}
+}
+
+// BenchmarkWorld says how many requests of mixed traffic one second of CPU
+// simulates, all included. The bar is 2,500.
 func BenchmarkWorld(b *testing.B) {
 	for _, p := range []string{policy.RoundRobin, policy.TokenLoad, policy.Predicted} {
 		b.Run(p, func(b *testing.B) {
-			spec, err := workload.Named("mixed")
-			if err != nil {
-				b.Fatal(err)
-			}
-			spec.Duration = 5 * time.Minute
 			requests, began := 0, cpu(b)
 			for b.Loop() {
-				r, err := fleet.Simulate(context.Background(), fleet.WorldConfig{
-					Engines: engines(standard(b), 10),
-					Router:  fleet.RouterConfig{Policy: p, Forecaster: fleet.PriorForecaster{}},
-					Plan:    spec.Sessions(1, 4), Seed: 1,
-					Sink: func(fleet.Outcome) {},
-				})
+				r, err := fleet.Simulate(context.Background(), busy(b, p, 10, 0.4, 30*time.Minute))
 				if err != nil {
 					b.Fatal(err)
 				}
 				requests += r.Sent
 			}
-			used := cpu(b) - began
-			b.ReportMetric(float64(requests)/used.Seconds(), "requests/cpu-s")
+			b.ReportMetric(float64(requests)/(cpu(b)-began).Seconds(), "requests/cpu-s")
+			b.ReportMetric(float64(requests)/float64(b.N), "requests")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-var _ = fmt.Sprint
+// BenchmarkWorldSize runs the same load per endpoint on fleets of every size,
+// and says what a request costs outside the decision, for describing all
+// candidates, and in policy.Decide, the latter two per candidate.
+func BenchmarkWorldSize(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var sum fleet.Costs
+			requests := 0.0
+			began := time.Now()
+			clock := func() time.Duration { return time.Since(began) }
+			for b.Loop() {
+				c := busy(b, policy.TokenLoad, n, 0.4, 2*time.Minute)
+				r, costs, err := fleet.SimulateTimed(context.Background(), c, clock)
+				if err != nil {
+					b.Fatal(err)
+				}
+				requests += float64(r.Sent)
+				sum.Outside += costs.Outside
+				sum.Viewing += costs.Viewing
+				sum.Deciding += costs.Deciding
+			}
+			b.ReportMetric(float64(sum.Outside)/requests, "ns/request-outside")
+			b.ReportMetric(float64(sum.Viewing)/requests/float64(n), "ns/candidate-view")
+			b.ReportMetric(float64(sum.Deciding)/requests/float64(n), "ns/candidate-Decide")
+			b.ReportMetric(requests/float64(b.N), "requests")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+var _ workload.Plan
