@@ -4,11 +4,11 @@ package fleet
 // index from block hash to block. Blocks that nobody holds stay findable until
 // they are taken, least recently released first.
 type cache struct {
-	blocks  []block          // the last one is the head of the free ring
-	index   map[uint64]int32 // hash -> block
-	free    int              // blocks in the ring
-	refs    int              // sum of the references of all blocks
-	offload *tier            // takes what is evicted; nil: none
+	blocks  []block // the last one is the head of the free ring
+	index   index
+	free    int   // blocks in the ring
+	refs    int   // sum of the references of all blocks
+	offload *tier // takes what is evicted; nil: none
 	seen    sight
 }
 
@@ -21,7 +21,7 @@ type block struct {
 }
 
 func newCache(blocks, offloaded int) *cache {
-	c := &cache{offload: newTier(offloaded), blocks: make([]block, blocks+1), index: make(map[uint64]int32)}
+	c := &cache{offload: newTier(offloaded), blocks: make([]block, blocks+1), index: newIndex(blocks)}
 	head := int32(blocks)
 	c.blocks[head].prev, c.blocks[head].next = head, head
 	for i := range head {
@@ -79,7 +79,7 @@ func (c *cache) take() int32 {
 	b := &c.blocks[i]
 	c.seen.stale = c.seen.stale || b.watched
 	if b.hashed {
-		delete(c.index, b.hash)
+		c.index.remove(c.blocks, b.hash)
 		b.hashed = false
 		if c.offload != nil {
 			c.offload.add(b.hash)
@@ -92,11 +92,11 @@ func (c *cache) take() int32 {
 
 // seal makes a full block findable, unless a block with its content already is.
 func (c *cache) seal(i int32, hash uint64) {
-	if _, taken := c.index[hash]; taken {
+	if c.index.find(c.blocks, hash) >= 0 {
 		return
 	}
 	c.blocks[i].hash, c.blocks[i].hashed = hash, true
-	c.index[hash] = i
+	c.index.add(hash, i)
 }
 
 // release drops one reference on each block, last block first, so that the

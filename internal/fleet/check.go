@@ -106,12 +106,12 @@ func (e *Engine) checkIndex() error {
 			continue
 		}
 		hashed++
-		if at, ok := e.cache.index[b.hash]; !ok || at != int32(i) {
+		if e.cache.index.find(e.cache.blocks, b.hash) != int32(i) {
 			return fmt.Errorf("block %d carries a hash that the index maps elsewhere", i)
 		}
 	}
-	if hashed != len(e.cache.index) {
-		return fmt.Errorf("%d blocks carry a hash, the index has %d", hashed, len(e.cache.index))
+	if hashed != e.cache.index.count {
+		return fmt.Errorf("%d blocks carry a hash, the index has %d", hashed, e.cache.index.count)
 	}
 	return nil
 }

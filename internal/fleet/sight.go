@@ -25,8 +25,8 @@ func (c *cache) look(s *sequence, limit int) (hits []int32, idle int) {
 		if !ok {
 			break
 		}
-		n, ok := c.index[hash]
-		if !ok {
+		n := c.index.find(c.blocks, hash)
+		if n < 0 {
 			break
 		}
 		b := &c.blocks[n]

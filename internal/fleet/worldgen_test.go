@@ -64,7 +64,7 @@ func drawWorld(t *rapid.T, policies []string) fleet.WorldConfig {
 		},
 		Plan: workload.Plan{
 			Sessions: slices.Values(sessions),
-			Timeout:  time.Duration(rapid.SampledFrom([]int{0, 0, 300, 2000}).Draw(t, "timeout ms")) * time.Millisecond,
+			Timeout:  time.Duration(rapid.SampledFrom([]int{0, 60, 200, 2000}).Draw(t, "timeout ms")) * time.Millisecond,
 			Limit:    rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "limit"),
 		},
 	}
