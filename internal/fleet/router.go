@@ -181,6 +181,7 @@ type target struct {
 	waiting, running, kvUsed float64   // as last scraped; NaN: never
 	scrapedAt                time.Time // when these were asked for
 	kvCapacity               float64   // tokens, as the engine said; NaN: not yet
+	coldAt                   time.Time // when it was last given a request that nobody held a prefix of; zero: never
 }
 
 // query is all that the router is told of a request. How much it will
@@ -278,6 +279,10 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 		c.Endpoint, c.Class = t.id, t.class
 		c.Standing = r.standing(t, now)
 		c.CachedTokens = min(prompt, math.Floor(float64(r.matches[t.slot])*r.block))
+		c.ColdAgo = feature.Seconds(feature.Unknown)
+		if !t.coldAt.IsZero() {
+			c.ColdAgo = feature.SecondsOf(now.Sub(t.coldAt))
+		}
 		c.Coefficients = t.profile.Coefficients
 		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
 		r.load(&c.Load, t, now)

@@ -6,6 +6,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/ledger"
+	"github.com/spillway-llm/spillway/router/policy"
 )
 
 // The ledger is told of tokens in portions, as route does.
@@ -48,6 +49,9 @@ func (r *router) charge(q *query, t *ticket, endpoint int, now time.Time) {
 		work:     float64(c.Coefficients.Work(request.PromptTokens, uncached)),
 		forecast: t.forecast,
 		plain:    correction.Plain(t.forecast, c.Correction),
+	}
+	if policy.Cold(&r.input) {
+		t.target.coldAt = now
 	}
 	if len(q.chain) > 0 {
 		r.index.Insert(t.target.slot, q.chain, now)
