@@ -37,3 +37,14 @@ func SimulateTimed(ctx context.Context, config WorldConfig, clock func() time.Du
 	w.router.phase(outside)
 	return r, Costs{costs[outside], costs[viewing], costs[deciding]}, err
 }
+
+// SimulateInFull is Simulate with every load described for every decision.
+func SimulateInFull(ctx context.Context, config WorldConfig) (*Result, error) {
+	w, stop, err := newWorld(config)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	w.router.always = true
+	return w.run(ctx)
+}

@@ -145,9 +145,10 @@ type router struct {
 	shortlist policy.Shortlist
 	matches   []int32 // by slot of the index
 	vectors   []feature.Vector
-	forecasts []feature.Forecast
+	answers   []feature.Forecast
 
-	phase func(phase) // tests: told where the time of a decision goes
+	always bool        // tests: describe every load for every decision
+	phase  func(phase) // tests: told where the time of a decision goes
 }
 
 // phase is a part of a decision's work.
@@ -181,6 +182,7 @@ type target struct {
 	waiting, running, kvUsed float64   // as last scraped; NaN: never
 	scrapedAt                time.Time // when these were asked for
 	kvCapacity               float64   // tokens, as the engine said; NaN: not yet
+	stale                    bool      // something changed since its load was last described
 	coldAt                   time.Time // when it was last given a request that nobody held a prefix of; zero: never
 }
 
@@ -209,7 +211,7 @@ func (r *router) meet(id, class string, own physics.Profile) {
 		p = own
 	}
 	t := &target{
-		id: id, class: class, slot: r.index.Slot(id), profile: p,
+		id: id, class: class, slot: r.index.Slot(id), profile: p, stale: true,
 		waiting: feature.Unknown, running: feature.Unknown, kvUsed: feature.Unknown, kvCapacity: feature.Unknown,
 	}
 	r.index.SetCapacity(t.slot, float64(p.KVCapacityTokens), 1)
@@ -219,6 +221,7 @@ func (r *router) meet(id, class string, own physics.Profile) {
 // scraped takes in what an endpoint said of itself when asked at a time.
 func (r *router) scraped(i int, m Metrics, kvCapacity float64, at time.Time) {
 	t := r.targets[i]
+	t.stale = true
 	t.waiting, t.running, t.kvUsed, t.scrapedAt = float64(m.Waiting), float64(m.Running), m.KVUsed, at
 	if t.kvCapacity != kvCapacity {
 		t.kvCapacity = kvCapacity
@@ -255,6 +258,10 @@ func (r *router) standing(t *target, now time.Time) policy.Standing {
 
 // view describes the request and the candidates as ledger, index and what was
 // learned show them now. It returns the sum of peak prefill throughputs.
+//
+// What time alone changes of a load (ages, rates, the fading speed factor) is
+// read by forecasts and nothing else. Without them a load is described again
+// only when something happened at the endpoint.
 func (r *router) view(q *query, now time.Time) (peak float64) {
 	prompt := float64(q.promptTokens)
 	in := &r.input
@@ -274,6 +281,7 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 		clear(r.matches)
 	}
 	in.Candidates = slices.Grow(in.Candidates[:0], len(r.targets))[:len(r.targets)]
+	always := r.forecasts() || r.always
 	for i, t := range r.targets {
 		c := &in.Candidates[i]
 		c.Endpoint, c.Class = t.id, t.class
@@ -283,31 +291,39 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 		if !t.coldAt.IsZero() {
 			c.ColdAgo = feature.SecondsOf(now.Sub(t.coldAt))
 		}
-		c.Coefficients = t.profile.Coefficients
-		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
-		r.load(&c.Load, t, now)
+		if t.stale || always {
+			t.stale = false
+			c.Coefficients = t.profile.Coefficients
+			c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
+			r.load(&c.Load, t, now)
+		}
 		peak += c.Load.Profile.PeakPrefillThroughput
 	}
 	return peak
 }
 
+// forecasts reports whether there is somebody to ask, and something to ask for.
+func (r *router) forecasts() bool {
+	return r.config.Forecaster != nil && r.config.Policy == policy.Predicted
+}
+
 // forecast asks for the residuals of the candidates worth it and adds what was
 // learned online. It reports whether anybody could be asked.
 func (r *router) forecast() bool {
-	if r.config.Forecaster == nil || r.config.Policy != policy.Predicted {
+	if !r.forecasts() {
 		return false
 	}
 	in := &r.input
 	worth := r.shortlist.Choose(in, max(0, r.config.Candidates))
-	r.vectors, r.forecasts = r.vectors[:0], r.forecasts[:0]
+	r.vectors, r.answers = r.vectors[:0], r.answers[:0]
 	for _, i := range worth {
 		r.vectors = append(r.vectors, in.Candidates[i].Vector(&in.Request))
-		r.forecasts = append(r.forecasts, feature.NoForecast)
+		r.answers = append(r.answers, feature.NoForecast)
 	}
-	r.config.Forecaster.Forecast(r.vectors, r.forecasts)
+	r.config.Forecaster.Forecast(r.vectors, r.answers)
 	for j, i := range worth {
-		if r.forecasts[j].Known() {
-			in.Candidates[i].Residual = r.forecasts[j].Residual
+		if r.answers[j].Known() {
+			in.Candidates[i].Residual = r.answers[j].Residual
 			in.Candidates[i].Correction = correction.Correct(&r.targets[i].offset, &r.coverage)
 		}
 	}

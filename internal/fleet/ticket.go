@@ -61,12 +61,14 @@ func (r *router) charge(q *query, t *ticket, endpoint int, now time.Time) {
 	t.place = len(t.target.live)
 	t.target.live = append(t.target.live, t)
 	t.target.chosen++
+	t.target.stale = true
 }
 
 // firstToken says that the first event of t's stream arrived.
 func (r *router) firstToken(t *ticket, now time.Time) {
 	t.last, t.events, t.told = now, 1, now
 	r.ledger.FirstToken(t.handle, now)
+	t.target.stale = true
 	t.target.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
 }
@@ -80,12 +82,14 @@ func (r *router) tokens(t *ticket, n int, now time.Time) {
 		return
 	}
 	r.ledger.Tokens(t.handle, t.pending, now)
+	t.target.stale = true
 	t.pending, t.told = 0, now
 }
 
 // end settles t. An answer that was complete teaches.
 func (r *router) end(t *ticket, complete bool, ttft, tpot feature.Seconds, outputTokens int) {
 	r.ledger.Settle(t.handle)
+	t.target.stale = true
 	live := t.target.live
 	last := len(live) - 1
 	live[t.place], live[last].place = live[last], t.place

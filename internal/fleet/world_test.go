@@ -381,6 +381,21 @@ func TestPredictedNeedsAForecaster(t *testing.T) {
 	}
 }
 
+// Loads that are described only when something happened give the decisions
+// that loads described every time give.
+func TestSparingViewDecidesAlike(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := drawWorld(rt, policy.Names())
+		want, err := fleet.SimulateInFull(context.Background(), c)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if diff := cmp.Diff(want, simulate(t, c)); diff != "" {
+			rt.Fatal(diff)
+		}
+	})
+}
+
 func TestSinkTakesOutcomes(t *testing.T) {
 	c := world(policy.RoundRobin, 2, single(50, 20, 5, 10*time.Millisecond))
 	want := simulate(t, c).Requests
