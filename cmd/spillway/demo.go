@@ -17,8 +17,11 @@ import (
 // within a minute, and no more prefill than six simulated endpoints can serve
 // at a bit over half of their capacity.
 const (
-	demoRate    = 9.0      // requests a second at most
-	demoPrefill = 52_000.0 // prompt tokens a second that no earlier request shares, at most
+	demoRate = 9.0 // requests a second of a trace at most
+	// Conversations begin at once but go on for minutes, so a workload's rate is
+	// reached only after the demo has ended.
+	demoWorkloadRate = 14.0
+	demoPrefill      = 52_000.0 // prompt tokens a second that no earlier request shares, at most
 )
 
 func demoCommand() *cobra.Command {
@@ -50,21 +53,22 @@ anything is not so.`,
 			if err != nil {
 				return fmt.Errorf("find this binary: %w", err)
 			}
-			config.Binary, config.Out = binary, cmd.OutOrStdout()
+			config.Binary, config.Out, config.DatabaseURL = binary, cmd.OutOrStdout(), databaseURL()
 			if err := demoTraffic(cmd, &config, traceFile, workload); err != nil {
 				return err
 			}
-			report, failed := demo.Run(cmd.Context(), config)
-			if report == nil {
-				return failed
-			}
-			report.Print(cmd.OutOrStdout(), config.Dir)
-			if jsonFile != "" {
+			config.Report = func(report *demo.Report) error {
+				report.Print(cmd.OutOrStdout(), config.Dir)
+				if jsonFile == "" {
+					return nil
+				}
 				if err := writeJSON(jsonFile, report); err != nil {
 					return fmt.Errorf("--json: %w", err)
 				}
+				return nil
 			}
-			return failed
+			_, err = demo.Run(cmd.Context(), config)
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -85,7 +89,7 @@ func demoTraffic(cmd *cobra.Command, config *demo.Config, traceFile, workload st
 		if workload == "" {
 			workload = "interactive-chat"
 		}
-		config.Traffic = []string{"--workload", workload, "--rate", fmt.Sprint(demoRate)}
+		config.Traffic = []string{"--workload", workload, "--rate", fmt.Sprint(demoWorkloadRate)}
 		config.Source = "workload " + workload
 		if config.Speedup == 0 {
 			config.Speedup = 1

@@ -25,8 +25,14 @@ type Config struct {
 	Speedup  float64       // of the trace
 	Duration time.Duration // for which requests are sent
 	Seed     uint64        // of the engines' imperfections and of the prompts
-	Stay     bool          // keep everything running afterwards until the context ends
-	Out      io.Writer     // for people
+	Stay     bool          // keep everything but the load running afterwards until the context ends
+
+	DatabaseURL string    // of an empty database; empty: a private one in Dir
+	Out         io.Writer // for people
+
+	// Report, if not nil, gets the report as soon as it is there: with Stay long
+	// before Run returns.
+	Report func(*Report) error
 }
 
 // The fleet: 4 endpoints of one speed and 2 slower ones.
@@ -68,7 +74,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := r.watch(); err != nil {
 		return nil, err
 	}
-	r.say("load ended; the router drains")
+	r.say("load ended")
 	summary, records, err := r.collect()
 	if err != nil {
 		return nil, err
@@ -77,8 +83,14 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Report != nil {
+		if err := c.Report(report); err != nil {
+			return report, err
+		}
+	}
 	if c.Stay && ctx.Err() == nil {
-		r.say("staying: status page %s, database %s; Ctrl-C ends it", r.admin, r.cluster.URL())
+		r.say("staying: router %s, status page %s; Ctrl-C ends it", r.router, r.admin)
+		fmt.Fprintf(r.Out, "  export %s\n", r.env[0])
 		<-ctx.Done()
 	}
 	return report, report.failure()
@@ -103,19 +115,40 @@ func (r *run) prepare() error {
 	if err := emptied(dir); err != nil {
 		return err
 	}
-	r.say("starting a private Postgres in %s", filepath.Join(dir, "postgres"))
-	if r.cluster, err = pglocal.Start(r.ctx, pglocal.Config{DataDir: filepath.Join(dir, "postgres")}); err != nil {
+	var url string
+	if url, r.cluster, err = pglocal.Resolve(r.ctx, r.DatabaseURL, filepath.Join(dir, "postgres"), nil); err != nil {
 		return err
 	}
-	r.env = []string{"DATABASE_URL=" + r.cluster.URL()}
-	if r.store, err = featurestore.Open(r.ctx, r.cluster.URL(), featurestore.Options{}); err != nil {
+	r.env = []string{"DATABASE_URL=" + url}
+	if r.store, err = featurestore.Open(r.ctx, url, featurestore.Options{}); err != nil {
 		return err
+	}
+	if r.cluster == nil {
+		r.say("using the database of DATABASE_URL")
+		if err := r.unused(); err != nil {
+			return err
+		}
+	} else {
+		r.say("a private Postgres runs in %s", filepath.Join(dir, "postgres"))
 	}
 	if err := r.store.Migrate(r.ctx); err != nil {
 		return err
 	}
 	_, err = r.store.Maintain(r.ctx, time.Now(), 48*time.Hour, 0)
 	return err
+}
+
+// unused reports a database that holds decisions: the demo counts rows and
+// starts cold, so it wants one for itself.
+func (r *run) unused() error {
+	status, err := r.store.Status(r.ctx)
+	if err != nil {
+		return err
+	}
+	if status.Decisions.Rows > 0 || status.Bundles > 0 {
+		return fmt.Errorf("DATABASE_URL: the database holds %d decisions; the demo wants an empty one, or unset DATABASE_URL and it makes its own", status.Decisions.Rows)
+	}
+	return nil
 }
 
 // mark is the file that says a directory is a demo's.

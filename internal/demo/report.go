@@ -82,12 +82,19 @@ func (r *Report) failure() error {
 	return errors.New("not so: " + strings.Join(wrong, "; "))
 }
 
-// collect ends the router, so that every row is written, and reads what load
-// saw.
+// collect waits until every row is written and reads what load saw. The router
+// is ended for it, unless the demo stays: then its writer is waited for.
 func (r *run) collect() (loadgen.Summary, []loadgen.Record, error) {
 	var summary loadgen.Summary
-	r.routerProcess.stop(40 * time.Second)
-	r.trainer.stop(5 * time.Second)
+	if r.Stay {
+		if err := r.written(); err != nil {
+			return summary, nil, err
+		}
+	} else {
+		r.say("the router drains")
+		r.routerProcess.stop(40 * time.Second)
+		r.trainer.stop(5 * time.Second)
+	}
 	data, err := os.ReadFile(r.summary())
 	if err == nil {
 		err = json.Unmarshal(data, &summary)
@@ -111,6 +118,30 @@ func (r *run) collect() (loadgen.Summary, []loadgen.Record, error) {
 		records = append(records, rec)
 	}
 	return summary, records, lines.Err()
+}
+
+// written waits until every stored decision has its outcome: the writer is a
+// fraction of a second behind.
+func (r *run) written() error {
+	ctx, cancel := context.WithTimeout(r.ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for last := int64(-1); ; {
+		counts, err := r.store.Count(ctx, r.began.Add(-time.Minute), time.Now().Add(time.Minute))
+		if err != nil {
+			return err
+		}
+		if counts.Decisions == counts.Joined && counts.Decisions == last {
+			return nil
+		}
+		last = counts.Decisions
+		select {
+		case <-ctx.Done():
+			return nil // the claims will say what is missing
+		case <-tick.C:
+		}
+	}
 }
 
 // report computes everything from the database and checks the claims.
