@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spillway-llm/spillway/featurestore"
@@ -90,7 +91,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	if c.Stay && ctx.Err() == nil {
 		r.say("staying: router %s, status page %s; Ctrl-C ends it", r.router, r.admin)
-		fmt.Fprintf(r.Out, "  export %s\n", r.env[0])
+		fmt.Fprintf(r.Out, "  export DATABASE_URL='%s'\n", strings.TrimPrefix(r.env[0], "DATABASE_URL="))
 		<-ctx.Done()
 	}
 	return report, report.failure()
