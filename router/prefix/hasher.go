@@ -1,6 +1,10 @@
 package prefix
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // DefaultBlockBytes is about 64 tokens of English text: four blocks of vLLM's
 // 16 tokens.
@@ -23,6 +27,7 @@ type Hasher struct {
 	blockBytes int
 	filled     int // bytes of the block begun
 	chain      []uint64
+	opaque     [8]byte // digest of the piece that WriteOpaque was last given
 }
 
 // Reset begins a new prompt with blocks of blockBytes (DefaultBlockBytes when
@@ -66,6 +71,19 @@ func (h *Hasher) WriteString(span string) (int, error) {
 		span = span[len(part):]
 	}
 	return n, nil
+}
+
+// WriteOpaque adds a piece of the prompt whose length says nothing about its
+// tokens, such as an image or a token id, as if it were size bytes long. All
+// of the piece tells it apart, in every block from the one it begins in.
+func (h *Hasher) WriteOpaque(piece []byte, size int) {
+	binary.LittleEndian.PutUint64(h.opaque[:], xxhash.Sum64(piece))
+	h.digest.Write(h.opaque[:])
+	for size > 0 {
+		n := min(size, h.blockBytes-h.filled)
+		h.advance(n)
+		size -= n
+	}
 }
 
 // advance ends the block begun when it is full: its hash joins the chain and

@@ -93,6 +93,38 @@ func TestPiecesDoNotMatter(t *testing.T) {
 	})
 }
 
+// An opaque piece counts for the bytes it is said to have, and the blocks
+// before it are those of the text alone.
+func TestOpaquePiecesCountAsToldAndTellPromptsApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		block := rapid.IntRange(1, 40).Draw(t, "block")
+		before := rapid.StringN(0, 100, -1).Draw(t, "before")
+		after := rapid.StringN(0, 100, -1).Draw(t, "after")
+		size := rapid.IntRange(0, 200).Draw(t, "size")
+		chain := func(piece string) []uint64 {
+			var h prefix.Hasher
+			h.Reset(prefix.Seed{}, block)
+			h.WriteString(before)
+			h.WriteOpaque([]byte(piece), size)
+			h.WriteString(after)
+			return slices.Clone(h.Chain())
+		}
+		a, b := chain("a cat"), chain("a dog, much larger")
+		if want := (len(before) + size + len(after)) / block; len(a) != want || len(b) != want {
+			t.Fatalf("%d and %d blocks, want %d", len(a), len(b), want)
+		}
+		if !slices.Equal(a, chain("a cat")) {
+			t.Fatal("the same prompt has two chains")
+		}
+		text := chainOf(prefix.Seed{}, block, before)
+		for i := range a {
+			if shared := i < len(text); (a[i] == b[i]) != shared || shared && a[i] != text[i] {
+				t.Fatalf("block %d of %d before the piece: %x, %x", i, len(text), a[i], b[i])
+			}
+		}
+	})
+}
+
 func TestHashingDoesNotAllocate(t *testing.T) {
 	var h prefix.Hasher
 	text := []byte(strings.Repeat("The quick brown fox. ", 1600))
@@ -100,6 +132,7 @@ func TestHashingDoesNotAllocate(t *testing.T) {
 		h.Reset(prefix.Seed{LLM: "qwen3-32b", Salt: "s"}, 0)
 		h.WriteString("user")
 		h.Write(text)
+		h.WriteOpaque(text[:9], 700)
 	}); n != 0 {
 		t.Errorf("%v allocations a prompt, want 0", n)
 	}

@@ -96,7 +96,7 @@ func (x *Index) Remove(endpoint string) {
 func (x *Index) Clear(slot int) {
 	s := &x.slots[slot]
 	for s.held > 0 {
-		x.evict(slot)
+		x.forget(slot, s.oldest)
 	}
 }
 
@@ -114,7 +114,7 @@ func (x *Index) SetCapacity(slot int, tokens, tokensPerByte float64) {
 	}
 	s.capacity = int(max(1, min(s.capacityTokens/s.tokensPerBlock, math.MaxInt32/2)))
 	for s.held > s.capacity {
-		x.evict(slot)
+		x.forget(slot, s.oldest)
 	}
 }
 
@@ -130,7 +130,18 @@ func (x *Index) Insert(slot int, chain []uint64, now time.Time) {
 		x.touch(slot, chain[i], second)
 	}
 	for s.held > s.capacity {
-		x.evict(slot)
+		x.forget(slot, s.oldest)
+	}
+}
+
+// Drop says that the endpoint does not hold the blocks of a stretch of a
+// chain: what follows them there is no longer matched.
+func (x *Index) Drop(slot int, stretch []uint64) {
+	s := &x.slots[slot]
+	for _, hash := range stretch {
+		if b, ok := s.entries[hash]; ok {
+			x.forget(slot, b)
+		}
 	}
 }
 

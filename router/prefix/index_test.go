@@ -189,6 +189,13 @@ func TestAgainstTwin(t *testing.T) {
 				c.trim()
 				x.SetCapacity(s, float64(c.capacity), 0)
 			},
+			"drop": func(t *rapid.T) {
+				s, c := cache(endpoint.Draw(t, "endpoint"))
+				chain := chains.Draw(t, "chain")
+				chain = chain[rapid.IntRange(0, len(chain)).Draw(t, "from"):]
+				x.Drop(s, chain)
+				c.blocks = slices.DeleteFunc(c.blocks, func(b twinBlock) bool { return slices.Contains(chain, b.hash) })
+			},
 			"clear": func(t *rapid.T) {
 				s, c := cache(endpoint.Draw(t, "endpoint"))
 				x.Clear(s)

@@ -53,10 +53,9 @@ func (x *Index) touch(slot int, hash uint64, second int64) {
 	s.blocks[b].touched = s.recent.add(second)
 }
 
-// evict drops the least recently used block of a slot.
-func (x *Index) evict(slot int) {
+// forget drops a block of a slot.
+func (x *Index) forget(slot int, i int32) {
 	s := &x.slots[slot]
-	i := s.oldest
 	b := &s.blocks[i]
 	s.unlink(i)
 	s.recent.drop(b.touched)
