@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Binaries says where the server's binaries come from. The zero value is
@@ -37,42 +38,78 @@ var places = []string{
 	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
 }
 
-// find returns a directory with initdb and postgres.
-func (b Binaries) find(ctx context.Context, log *slog.Logger) (string, error) {
-	if dir := b.search(); dir != "" {
-		return dir, nil
+// find returns a directory with initdb and postgres: the preferred one for a
+// new cluster, or, for the files of a cluster of major version want in data,
+// the first that can read those.
+func (b Binaries) find(ctx context.Context, log *slog.Logger, data, want string) (string, error) {
+	found := b.search()
+	if len(found) == 0 {
+		dir, err := b.download(ctx, log)
+		if err != nil {
+			return "", fmt.Errorf("no Postgres server on this machine: install one ('make setup', or your package manager's postgresql), or set DATABASE_URL to a running one (%w)", err)
+		}
+		found = []string{dir}
 	}
-	dir, err := b.download(ctx, log)
-	if err != nil {
-		return "", fmt.Errorf("no Postgres server on this machine: install one ('make setup', or your package manager's postgresql), or set DATABASE_URL to a running one (%w)", err)
+	if want == "" {
+		return found[0], nil
 	}
-	return dir, nil
+	var have []string
+	for _, dir := range found {
+		version, err := versionOf(ctx, dir)
+		if err != nil {
+			return "", err
+		}
+		if version == want {
+			return dir, nil
+		}
+		if !slices.Contains(have, version) {
+			have = append(have, version)
+		}
+	}
+	return "", fmt.Errorf("the files in %s are of Postgres %s, which Postgres %s on this machine can't read: install Postgres %s or choose another data directory",
+		data, want, strings.Join(have, " and "), want)
 }
 
-// search returns the newest of the directories found, PATH first.
-func (b Binaries) search() string {
+// search returns the directories found: the one of PATH first, then those with
+// the newest version in their name.
+func (b Binaries) search() []string {
+	var found []string
 	patterns := b.Search
 	if patterns == nil {
 		if postgres, err := exec.LookPath("postgres"); err == nil {
 			if real, err := filepath.EvalSymlinks(postgres); err == nil && complete(filepath.Dir(real)) {
-				return filepath.Dir(real)
+				found = append(found, filepath.Dir(real))
 			}
 		}
 		patterns = places
 	}
-	var found []string
+	var installed []string
 	for _, pattern := range patterns {
 		dirs, _ := filepath.Glob(pattern)
 		for _, dir := range dirs {
 			if complete(dir) {
-				found = append(found, dir)
+				installed = append(installed, dir)
 			}
 		}
 	}
-	if len(found) == 0 {
-		return ""
+	slices.SortStableFunc(installed, func(a, b string) int { return major(b) - major(a) })
+	return append(found, installed...)
+}
+
+var saysVersion = regexp.MustCompile(`\(PostgreSQL\) ([0-9]+)`)
+
+// versionOf asks the server in dir for its major version, as a file
+// PG_VERSION names it.
+func versionOf(ctx context.Context, dir string) (string, error) {
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask %s/postgres for its version: %w", dir, err)
 	}
-	return slices.MaxFunc(found, func(a, b string) int { return major(a) - major(b) })
+	match := saysVersion.FindSubmatch(out)
+	if match == nil {
+		return "", fmt.Errorf("%s/postgres does not say which version it is: %q", dir, lastLines(string(out)))
+	}
+	return string(match[1]), nil
 }
 
 // complete reports whether dir holds the two programs we run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -96,26 +97,49 @@ func (c *Cluster) prepare(ctx context.Context) (err error) {
 	if err := c.as.canReach(c.config.DataDir); err != nil {
 		return err
 	}
-	if c.bin, err = c.config.Binaries.find(ctx, c.log); err != nil {
+	version, err := c.version()
+	if err != nil {
+		return err
+	}
+	if c.bin, err = c.config.Binaries.find(ctx, c.log, c.data(), version); err != nil {
 		return err
 	}
 	if c.sockets, err = c.socketDir(); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(c.data(), "PG_VERSION")); err == nil {
+	if version != "" {
 		return c.as.own(c.data())
 	}
 	return c.init(ctx)
 }
 
+// version is the major version of the cluster's files, empty where there are
+// none yet. A directory that holds anything else is not ours to touch.
+func (c *Cluster) version() (string, error) {
+	content, err := os.ReadFile(filepath.Join(c.data(), "PG_VERSION"))
+	if err == nil {
+		return strings.TrimSpace(string(content)), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	there, err := os.ReadDir(c.data())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if len(there) > 0 {
+		return "", fmt.Errorf("%s is not empty and no Postgres cluster, for it has no file PG_VERSION: move it away or choose another data directory", c.data())
+	}
+	return "", nil
+}
+
 // init makes the cluster's files beside their place and moves them there, so
-// that a directory is either whole or absent.
+// that a directory is either whole or absent. What an earlier attempt left
+// beside is removed, what stands in the place never is.
 func (c *Cluster) init(ctx context.Context) error {
 	begun := c.data() + ".new"
-	for _, leftover := range []string{begun, c.data()} {
-		if err := os.RemoveAll(leftover); err != nil {
-			return err
-		}
+	if err := os.RemoveAll(begun); err != nil {
+		return err
 	}
 	if err := os.Mkdir(begun, 0o700); err != nil {
 		return err
@@ -133,6 +157,10 @@ func (c *Cluster) init(ctx context.Context) error {
 	c.as.run(initdb)
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, lastLines(string(out)))
+	}
+	// An empty directory makes room; one that is not stays, with an error.
+	if err := os.Remove(c.data()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return os.Rename(begun, c.data())
 }
@@ -201,7 +229,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 
 // launch runs the server once and waits until it accepts connections.
 func (c *Cluster) launch(ctx context.Context) error {
-	log, err := os.OpenFile(filepath.Join(c.config.DataDir, "postgres.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(c.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
@@ -333,6 +361,22 @@ func (c *Cluster) Kill() {
 	c.process.kill()
 	c.process = nil
 }
+
+// Done is closed when the server has ended, asked to or not. It is of the
+// server that runs now: ask anew after Start.
+func (c *Cluster) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		ended := make(chan struct{})
+		close(ended)
+		return ended
+	}
+	return c.process.ended
+}
+
+// LogFile is where the server's own log is.
+func (c *Cluster) LogFile() string { return filepath.Join(c.config.DataDir, "postgres.log") }
 
 // release lets go of the data directory.
 func (c *Cluster) release() {
