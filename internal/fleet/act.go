@@ -27,18 +27,17 @@ func (w *world) send(who *client, turn int) error {
 		MaxTokens: t.OutputTokens,
 		Class:     who.session.Class,
 		output:    Output{Tokens: t.OutputTokens, Chain: c.chain[n:]},
-		call:      c,
 	}
 	c.alone = w.alone(t.PromptTokens, t.OutputTokens)
 	c.place = len(w.live)
 	w.live = append(w.live, c)
 
 	q := query{promptTokens: t.PromptTokens, chain: c.request.Prompt.Chain}
-	endpoint, err := w.router.decide(&q, &c.ticket, who.stuck, w.time(w.now))
+	endpoint, err := w.router.decide(&q, c, who.stuck, w.time(w.now))
 	if err != nil {
 		return err
 	}
-	c.endpoint = endpoint
+	c.endpoint, c.request.tag = endpoint, c.ticket.stream
 	if w.config.Router.Connections != PerRequest {
 		who.stuck = endpoint
 	}
@@ -62,6 +61,9 @@ func (w *world) send(who *client, turn int) error {
 	}
 	return nil
 }
+
+// stream is how far the answer to c has come.
+func (c *call) stream() *stream { return &c.ticket.target.streams.all[c.ticket.stream] }
 
 // fresh is a call to fill in.
 func (w *world) fresh() *call {
@@ -93,25 +95,29 @@ func (w *world) reschedule(unit int) {
 
 // step lets an engine do what is due, and the router and the clients see it.
 func (w *world) step(unit int) error {
-	now := w.time(w.now)
-	for _, ev := range w.units[unit].engine.Advance(w.now) {
-		c := ev.Request.call
+	u := w.units[unit]
+	streams := &w.router.targets[u.endpoint].streams
+	events := u.engine.Advance(w.now)
+	for i := range events {
+		ev := &events[i]
+		s := &streams.all[ev.tag]
+		generated := int32(ev.Generated)
 		switch {
 		case ev.Kind == Finished:
-			who := c.client
+			c := s.call
 			w.close(c, feature.OK)
 			w.free = append(w.free, c)
-			if err := w.answered(who); err != nil {
+			if err := w.answered(c.client); err != nil {
 				return err
 			}
 			continue
-		case c.generated == 0:
-			c.first, c.cached = ev.At, ev.Cached
-			w.router.firstToken(&c.ticket, now)
+		case s.generated == 0:
+			s.call.first, s.call.cached = ev.At, ev.Cached
+			w.router.firstToken(s, ev.At)
 		default:
-			w.router.tokens(&c.ticket, ev.Generated-c.generated, now)
+			w.router.tokens(s, generated-s.generated, ev.At)
 		}
-		c.last, c.generated = ev.At, ev.Generated
+		s.generated = generated
 	}
 	w.reschedule(unit)
 	return nil
@@ -120,22 +126,24 @@ func (w *world) step(unit int) error {
 // close ends a call for the router and the records.
 func (w *world) close(c *call, status feature.Status) {
 	s := &c.client.session
+	seen := c.stream()
+	generated := int(seen.generated)
 	o := Outcome{
 		Session: s.Index, Turn: c.turn, Class: s.Class, Endpoint: c.endpoint, Status: status, At: c.at,
 		E2E:          w.now - c.at,
-		PromptTokens: c.request.Prompt.Tokens, MatchedTokens: int(c.ticket.cached), CachedTokens: c.cached, OutputTokens: c.generated,
+		PromptTokens: c.request.Prompt.Tokens, MatchedTokens: int(c.ticket.cached), CachedTokens: c.cached, OutputTokens: generated,
 		Alone: c.alone,
 	}
 	ttft, tpot := feature.Seconds(feature.Unknown), feature.Seconds(feature.Unknown)
-	if c.generated > 0 {
+	if generated > 0 {
 		o.TTFT = c.first - c.at
 		ttft = feature.SecondsOf(o.TTFT)
 	}
-	if c.generated > 1 {
-		o.TPOT = (c.last - c.first) / time.Duration(c.generated-1)
+	if generated > 1 {
+		o.TPOT = (seen.last - c.first) / time.Duration(generated-1)
 		tpot = feature.SecondsOf(o.TPOT)
 	}
-	w.router.end(&c.ticket, status == feature.OK, ttft, tpot, c.generated)
+	w.router.end(&c.ticket, status == feature.OK, ttft, tpot, generated)
 	c.open = false
 	last := len(w.live) - 1
 	w.live[c.place], w.live[last].place = w.live[last], c.place
@@ -233,7 +241,7 @@ func (w *world) observe() {
 		m, t := e.metrics((*Engine).current), w.router.targets[i]
 		w.sample.Endpoints[i] = EndpointSample{
 			Waiting: m.Waiting, Running: m.Running, KVUsed: m.KVUsed,
-			InFlight: len(t.live), Chosen: t.chosen, Speed: t.speed.Factor(now),
+			InFlight: t.streams.open(), Chosen: t.chosen, Speed: t.speed.Factor(now),
 		}
 	}
 	w.config.Observer(&w.sample)

@@ -55,14 +55,14 @@ func (w *world) verifyBooks() error {
 		if s := w.units[n].engine.live[c.request.ID]; s == nil || s.Request != &c.request || s.cancelled {
 			return fmt.Errorf("request %d is not at engine %d", c.id, n)
 		}
-		if t := c.ticket.target; t != w.router.targets[c.endpoint] || t.live[c.ticket.place] != &c.ticket {
+		if t := c.ticket.target; t != w.router.targets[c.endpoint] || c.stream().call != c {
 			return fmt.Errorf("request %d is not where the router has it", c.id)
 		}
 	}
 	now := w.time(w.now)
 	for i, t := range w.router.targets {
-		if books := w.router.ledger.State(t.id, 0, now, t.scrapedAt).Requests; len(t.live) != at[i] || int(books) != at[i] {
-			return fmt.Errorf("endpoint %d has %d requests, the router %d, its ledger %v", i, at[i], len(t.live), books)
+		if books := w.router.ledger.State(t.id, 0, now, t.scrapedAt).Requests; t.streams.open() != at[i] || int(books) != at[i] {
+			return fmt.Errorf("endpoint %d has %d requests, the router %d, its ledger %v", i, at[i], t.streams.open(), books)
 		}
 	}
 	for i, u := range w.units {
@@ -102,8 +102,9 @@ func (w *world) verifyTimes() error {
 
 func (w *world) verifyOrder() error {
 	for _, c := range w.live {
-		times := []time.Duration{c.at, c.first, c.last, w.now}
-		if c.generated == 0 {
+		seen := c.stream()
+		times := []time.Duration{c.at, c.first, seen.last, w.now}
+		if seen.generated == 0 {
 			times = []time.Duration{c.at, w.now}
 		}
 		for i := 1; i < len(times); i++ {

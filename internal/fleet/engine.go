@@ -139,6 +139,7 @@ func (e *Engine) Submit(now time.Duration, r *Request) error {
 	s := e.fresh()
 	s.Request, s.order, s.enters = r, e.submitted, now+e.overhead
 	s.prompt, s.output, s.accept = r.Prompt.Tokens, r.output.Tokens, e.options.Acceptance[r.Class]
+	s.tag = r.tag
 	e.last = now
 	e.submitted++
 	e.live[r.ID] = s
@@ -204,12 +205,16 @@ func (e *Engine) Advance(now time.Duration) []Event {
 	return e.events
 }
 
-// fresh is a sequence to fill in.
+// fresh is a sequence to fill in. They are made side by side, for a step goes
+// through all that run.
 func (e *Engine) fresh() *sequence {
-	n := len(e.free)
-	if n == 0 {
-		return &sequence{}
+	if len(e.free) == 0 {
+		made := make([]sequence, 16)
+		for i := range made {
+			e.free = append(e.free, &made[len(made)-1-i])
+		}
 	}
+	n := len(e.free)
 	s := e.free[n-1]
 	e.free = e.free[:n-1]
 	*s = sequence{blocks: s.blocks[:0]}
@@ -266,7 +271,7 @@ func (e *Engine) generate(s *sequence, n int) bool {
 	}
 	s.generated += n
 	e.counts.GeneratedTokens += int64(n)
-	ev := Event{Kind: Token, Request: s.Request, At: e.clock, Generated: s.generated, Cached: s.cached}
+	ev := Event{Kind: Token, Request: s.Request, At: e.clock, Generated: s.generated, Cached: s.cached, tag: s.tag}
 	e.events = append(e.events, ev)
 	if s.generated < s.output {
 		return false

@@ -22,4 +22,5 @@ type Event struct {
 	At        time.Duration
 	Generated int // output tokens so far: 1 at the first token
 	Cached    int // prompt tokens that came from the prefix cache when the request was first admitted
+	tag       int32
 }

@@ -30,7 +30,7 @@ type Request struct {
 	MaxTokens int    // most tokens to generate
 	Class     string // kind of traffic; decides how well its tokens can be guessed ahead
 	output    Output
-	call      *call // of a world
+	tag       int32 // comes back in events
 }
 
 // NewRequest makes a request whose true output is known to the engine alone.
@@ -54,8 +54,9 @@ func (r *Request) check(blockTokens int) error {
 // again, so that the step touches one piece of memory for each.
 type sequence struct {
 	*Request
-	prompt, output int           // tokens
-	accept         float64       // mean tokens of a decode step
+	prompt, output int     // tokens
+	accept         float64 // mean tokens of a decode step
+	tag            int32
 	order          uint64        // of arrival
 	enters         time.Duration // when it joins the waiting line
 	computed       int           // tokens whose KV entries exist

@@ -177,7 +177,7 @@ type target struct {
 	clock   correction.Clock
 	offset  correction.Offset
 	chosen  int
-	live    []*ticket // in flight here
+	streams streams // in flight here
 
 	waiting, running, kvUsed float64   // as last scraped; NaN: never
 	scrapedAt                time.Time // when these were asked for
@@ -330,10 +330,10 @@ func (r *router) forecast() bool {
 	return true
 }
 
-// decide chooses an endpoint for q and charges t there, in one step, and
+// decide chooses an endpoint for q and charges c there, in one step, and
 // returns its number. A request that belongs to a connection goes where that
 // leads: stuck is the endpoint's number, or below 0 for none.
-func (r *router) decide(q *query, t *ticket, stuck int, now time.Time) (int, error) {
+func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error) {
 	r.enter(viewing)
 	peak := r.view(q, now)
 	r.enter(outside)
@@ -354,11 +354,11 @@ func (r *router) decide(q *query, t *ticket, stuck int, now time.Time) (int, err
 			return 0, err
 		}
 		stuck = r.choice.Index
-		t.forecast = r.choice.Forecasts[stuck]
+		c.ticket.forecast = r.choice.Forecasts[stuck]
 	} else {
-		t.forecast = feature.NoForecast
+		c.ticket.forecast = feature.NoForecast
 	}
-	r.charge(q, t, stuck, now)
+	r.charge(q, c, stuck, now)
 	return stuck, nil
 }
 

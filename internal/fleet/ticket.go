@@ -18,23 +18,19 @@ const (
 // ticket is one request as the router follows it.
 type ticket struct {
 	target   *target
-	place    int // in target.live
+	stream   int32 // number in target.streams
 	handle   ledger.Handle
 	prompt   float64          // tokens
 	cached   float64          // of them, believed to be there
 	work     float64          // seconds of prefill by the step model
 	forecast feature.Forecast // corrected
 	plain    feature.Forecast // before online correction
-
-	events  int64 // of the stream
-	last    time.Time
-	pending int       // tokens not yet told the ledger
-	told    time.Time // when it was told last
-	mark    correction.Mark
+	mark     correction.Mark  // how far the stream was at the last tick
 }
 
-// charge books t on an endpoint in ledger, index and counters.
-func (r *router) charge(q *query, t *ticket, endpoint int, now time.Time) {
+// charge books a call on an endpoint in ledger, index and counters.
+func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
+	t := &of.ticket
 	c, request := &r.input.Candidates[endpoint], &r.input.Request
 	uncached := feature.Request{PromptTokens: request.PromptTokens, CachedTokens: c.CachedTokens}.UncachedTokens()
 	entry := ledger.Entry{
@@ -58,15 +54,15 @@ func (r *router) charge(q *query, t *ticket, endpoint int, now time.Time) {
 	}
 	t.handle = r.ledger.Charge(t.target.id, 0, entry, now)
 	r.demand.Add(now, float64(entry.UncachedTokens))
-	t.place = len(t.target.live)
-	t.target.live = append(t.target.live, t)
+	t.stream = t.target.streams.add(of)
 	t.target.chosen++
 	t.target.stale = true
 }
 
-// firstToken says that the first event of t's stream arrived.
-func (r *router) firstToken(t *ticket, now time.Time) {
-	t.last, t.events, t.told = now, 1, now
+// firstToken says that the first event of a stream arrived.
+func (r *router) firstToken(s *stream, at time.Duration) {
+	t, now := &s.call.ticket, epoch.Add(at)
+	s.last, s.told, s.events = at, at, 1
 	r.ledger.FirstToken(t.handle, now)
 	t.target.stale = true
 	t.target.clock.Prefilled(now, t.work)
@@ -74,27 +70,24 @@ func (r *router) firstToken(t *ticket, now time.Time) {
 }
 
 // tokens says that an event with n more tokens arrived.
-func (r *router) tokens(t *ticket, n int, now time.Time) {
-	t.last = now
-	t.events++
-	t.pending += n
-	if t.pending < ledgerTokens && now.Sub(t.told) < ledgerInterval {
+func (r *router) tokens(s *stream, n int32, at time.Duration) {
+	s.last = at
+	s.events++
+	s.pending += n
+	if s.pending < ledgerTokens && at-s.told < ledgerInterval {
 		return
 	}
-	r.ledger.Tokens(t.handle, t.pending, now)
+	t := &s.call.ticket
+	r.ledger.Tokens(t.handle, int(s.pending), epoch.Add(at))
 	t.target.stale = true
-	t.pending, t.told = 0, now
+	s.pending, s.told = 0, at
 }
 
 // end settles t. An answer that was complete teaches.
 func (r *router) end(t *ticket, complete bool, ttft, tpot feature.Seconds, outputTokens int) {
 	r.ledger.Settle(t.handle)
 	t.target.stale = true
-	live := t.target.live
-	last := len(live) - 1
-	live[t.place], live[last].place = live[last], t.place
-	live[last] = nil
-	t.target.live = live[:last]
+	t.target.streams.remove(t.stream)
 	if !complete {
 		return
 	}
@@ -108,8 +101,10 @@ func (r *router) end(t *ticket, complete bool, ttft, tpot feature.Seconds, outpu
 // tick observes speeds; route does it once a second.
 func (r *router) tick(now time.Time) {
 	for _, e := range r.targets {
-		for _, t := range e.live {
-			e.clock.Stream(&t.mark, t.events, t.last)
+		for i := range e.streams.all {
+			if s := &e.streams.all[i]; s.events > 0 {
+				e.clock.Stream(&s.call.ticket.mark, int64(s.events), epoch.Add(s.last))
+			}
 		}
 		step := 0.0
 		if e.clock.Streaming() {

@@ -64,11 +64,10 @@ type call struct {
 	id       uint64
 	open     bool
 
-	at, first, last time.Duration
-	generated       int
-	cached          int
-	alone           time.Duration
-	chain           []uint64 // of prompt and answer
+	at, first time.Duration
+	cached    int
+	alone     time.Duration
+	chain     []uint64 // of prompt and answer
 }
 
 // deadline is when a client gives up. The call may long have ended and be
