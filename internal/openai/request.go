@@ -16,7 +16,7 @@ type Request struct {
 	// max_completion_tokens, else max_tokens (Responses: max_output_tokens).
 	// -1: not said, or said to be unlimited by a negative number.
 	MaxTokens int
-	// N is the number of completions asked for, at least 1.
+	// N is the number of completions asked for, from 1 to 128.
 	N int
 	// Priority is the body's priority hint, as it stands; HasPriority tells
 	// whether there was one.
@@ -43,6 +43,9 @@ type Request struct {
 	options  Span // stream_options as it stands; empty where absent
 	include  Span // the value of include_usage inside it
 }
+
+// mostCompletions is the most that `n` may be: the OpenAI API's own bound.
+const mostCompletions = 128
 
 // Error says what is wrong with a request body: its JSON, or one value in it.
 // It is the client's fault (HTTP 400) and contains nothing of the body but the
@@ -159,8 +162,8 @@ func (s *scanner) member() bool {
 		r.N = 1
 		if at := s.here(); !s.int(&r.N) {
 			return false
-		} else if r.N < 1 {
-			return s.failAt(at, "must be a whole number of at least 1")
+		} else if r.N < 1 || r.N > mostCompletions {
+			return s.failAt(at, "must be a whole number from 1 to 128")
 		}
 		return true
 	case "priority":

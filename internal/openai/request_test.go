@@ -109,7 +109,8 @@ func TestScanNamesTheFault(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{``, "byte 0: expected a JSON object"},
 		{`[]`, "byte 0: expected a JSON object"},
-		{`{"model":"m","n":0}`, "byte 17, in `n`: must be a whole number of at least 1"},
+		{`{"model":"m","n":0}`, "byte 17, in `n`: must be a whole number from 1 to 128"},
+		{`{"model":"m","n":10000000}`, "byte 17, in `n`: must be a whole number from 1 to 128"},
 		{`{"model":"m","n":1.5}`, "byte 17, in `n`: must be a whole number"},
 		{`{"model":"m","stream":"yes"}`, "byte 22, in `stream`: must be true or false"},
 		{`{"model":7}`, "byte 9, in `model`: must be a string"},

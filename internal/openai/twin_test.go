@@ -105,7 +105,7 @@ func read(body []byte, api openai.API) (facts, error) {
 		}
 	}
 	f.MaxTokens = max(f.MaxTokens, -1)
-	if bad || !hasModel || f.N < 1 {
+	if bad || !hasModel || f.N < 1 || f.N > 128 {
 		return f, errTwin
 	}
 	switch api {
