@@ -27,6 +27,8 @@ type exchange struct {
 	ticket *route.Ticket // nil until decided
 	api    openai.API
 	body   []byte // as it goes to the endpoint; dropped once an answer came
+	stream bool   // the client asked for a streamed answer
+	many   bool   // and for more than one completion
 	strip  bool   // the usage chunk was asked for here and must not reach the client
 
 	meter      *openai.Meter // of an answer that is understood, else nil
@@ -45,7 +47,7 @@ func (x *exchange) serve() {
 	for {
 		a, err := x.ask()
 		if why := x.movable(a, err); why != "" && x.ticket.Retry(why) {
-			x.g.metrics.retries.WithLabelValues(why).Inc()
+			x.g.metrics.retries.WithLabelValues(string(why)).Inc()
 			a.close()
 			continue
 		}
@@ -100,7 +102,7 @@ func (x *exchange) ask() (*answer, error) {
 	a := &answer{
 		ctx:    ctx,
 		cancel: cancel,
-		timer:  time.AfterFunc(x.g.config.Timeouts.FirstByte, func() { cancel(errSilent) }),
+		timer:  time.AfterFunc(x.patience(), func() { cancel(errSilent) }),
 		buf:    x.g.buffers.Get().(*[]byte),
 		giveUp: func(b *[]byte) { x.g.buffers.Put(b) },
 	}
@@ -127,6 +129,14 @@ func (x *exchange) ask() (*answer, error) {
 		return a, causeOf(ctx, a.err)
 	}
 	return a, nil
+}
+
+// patience is how long the first byte of an answer may take.
+func (x *exchange) patience() time.Duration {
+	if x.stream {
+		return x.g.config.Timeouts.FirstByte
+	}
+	return x.g.config.Timeouts.Answer
 }
 
 // causeOf returns why ctx was cancelled, or err where it was not.
@@ -166,20 +176,20 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 // What was sent may have been worked on. Generating twice harms nobody, but a
 // path that is not understood may do anything, so only reads and requests that
 // never left are repeated there.
-func (x *exchange) movable(a *answer, err error) string {
+func (x *exchange) movable(a *answer, err error) route.Cause {
 	switch {
 	case x.r.Context().Err() != nil || errors.Is(err, errSilent) || errors.Is(err, errProtocol):
 		return ""
 	case err != nil && unsent(err):
-		return retryConnect
+		return route.Unreachable
 	case !x.understood() && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead:
 		return ""
 	case err != nil:
-		return retryReset
+		return route.Reset
 	case a.StatusCode == http.StatusBadGateway:
-		return retryBadGateway
+		return route.BadGateway
 	case a.StatusCode == http.StatusServiceUnavailable:
-		return retryUnavailable
+		return route.Overloaded
 	}
 	return ""
 }
@@ -237,7 +247,7 @@ func (x *exchange) end(how feature.Status, now time.Time, err error) {
 	x.ended = true
 	unknown := feature.Unknown
 	e := route.End{
-		Status: how, HTTPStatus: x.status,
+		Status: how, HTTPStatus: x.status, ErrorInside: errors.Is(err, errInside),
 		TTFT: feature.Seconds(unknown), TPOT: feature.Seconds(unknown), E2E: feature.Seconds(unknown),
 		PromptTokens: unknown, OutputTokens: unknown, CachedTokens: unknown,
 	}

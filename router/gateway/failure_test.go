@@ -54,6 +54,9 @@ func TestRetryBeforeTheFirstByte(t *testing.T) {
 			if o.Status != feature.OK || o.Attempt != 2 || o.Endpoint != "e2" || unknown(o.TTFT) {
 				t.Errorf("outcome %+v", o)
 			}
+			if n := f.pool.failures.Load(); (n == 0) != (reason == "unavailable") {
+				t.Errorf("the pool heard of %d failures", n)
+			}
 			label, _, _ := strings.Cut(reason, ",")
 			if n := f.count(t, "spillway_router_retries_total", label); n != 1 {
 				t.Errorf("%v retries counted", n)
@@ -258,6 +261,37 @@ func TestSilentEndpoint(t *testing.T) {
 	broken(t, a.Body)
 	if o := f.outcome(t); o.Status != feature.UpstreamTimeout || o.HTTPStatus != 200 || unknown(o.TTFT) {
 		t.Errorf("outcome %+v", o)
+	}
+}
+
+// A whole answer takes as long as all of it: it has a bound of its own, and
+// what runs out of it may have been healthy.
+func TestWholeAnswerMayTakeLong(t *testing.T) {
+	quick := func(c *gateway.Config) {
+		c.Timeouts.FirstByte, c.Timeouts.Answer = 20*time.Millisecond, 100*time.Millisecond
+	}
+	never := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		receive(t, r.Context().Done(), "the request to be cancelled")
+	})
+	for body, c := range map[string]struct {
+		least    time.Duration
+		failures int32
+	}{wholeBody: {100 * time.Millisecond, 0}, chatBody: {20 * time.Millisecond, 1}} {
+		f := newFront(t, quick, never.URL)
+		began := time.Now()
+		a, err := f.post(t, t.Context(), body)
+		if all(t, a, err); a.StatusCode != 504 || a.Header.Get("X-Spillway-Reason") != "upstream_timeout" {
+			t.Errorf("%d %q", a.StatusCode, a.Header.Get("X-Spillway-Reason"))
+		}
+		if took := time.Since(began); took < c.least {
+			t.Errorf("%s was given up after %v, want %v", body, took, c.least)
+		}
+		if o := f.outcome(t); o.Status != feature.UpstreamTimeout {
+			t.Errorf("outcome %+v", o)
+		}
+		if n := f.pool.failures.Load(); n != c.failures {
+			t.Errorf("%s: the pool heard of %d failures, want %d", body, n, c.failures)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,17 +35,21 @@ type front struct {
 	url      string
 	registry *prometheus.Registry
 	stop     context.CancelCauseFunc
+	pool     *fixedPool
 	outcomes chan feature.Outcome
+
+	mu       sync.Mutex
+	decision feature.Decision // the last one recorded
 }
 
 func newFront(t *testing.T, change func(*gateway.Config), urls ...string) *front {
 	t.Helper()
-	f := &front{registry: prometheus.NewRegistry(), outcomes: make(chan feature.Outcome, 100)}
+	f := &front{registry: prometheus.NewRegistry(), pool: endpoints(urls), outcomes: make(chan feature.Outcome, 100)}
 	profiles := physics.Profiles()
 	config := route.Defaults()
 	config.Name, config.Policy, config.DefaultProfile = "test", policy.RoundRobin, profiles[0]
 	quiet := slog.New(slog.DiscardHandler)
-	r, err := route.New(config, endpoints(urls), nil, f, quiet, f.registry)
+	r, err := route.New(config, f.pool, nil, f, quiet, f.registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +79,19 @@ func newFront(t *testing.T, change func(*gateway.Config), urls ...string) *front
 	return f
 }
 
-func (f *front) RecordDecision(feature.Decision) {}
+func (f *front) RecordDecision(d feature.Decision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.decision = d
+}
+
+// decided is the last decision.
+func (f *front) decided() feature.Decision {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.decision
+}
+
 func (f *front) RecordOutcome(o feature.Outcome) { f.outcomes <- o }
 
 // outcome waits for the next recorded outcome.
@@ -112,13 +129,16 @@ func endpoints(urls []string) *fixedPool {
 			ID: fmt.Sprintf("e%d", i+1), URL: u, LLMs: []string{"qwen", "team/llama"}, Incarnation: uint64(i + 1), Healthy: true, ScrapedAt: time.Now(),
 		})
 	}
-	return &fixedPool{s}
+	return &fixedPool{snapshot: s}
 }
 
-type fixedPool struct{ snapshot *pool.Snapshot }
+type fixedPool struct {
+	snapshot *pool.Snapshot
+	failures atomic.Int32
+}
 
 func (p *fixedPool) Snapshot() *pool.Snapshot { return p.snapshot }
-func (p *fixedPool) ReportFailure(string)     {}
+func (p *fixedPool) ReportFailure(string)     { p.failures.Add(1) }
 func (p *fixedPool) ReportSuccess(string)     {}
 
 // engine serves one endpoint and counts its requests.

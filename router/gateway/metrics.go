@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/route"
 )
 
 type metrics struct {
@@ -19,14 +20,6 @@ type metrics struct {
 	answerBytes prometheus.Counter
 	decide      prometheus.Histogram
 }
-
-// Why a request moved to another endpoint.
-const (
-	retryConnect     = "connect"     // no connection
-	retryReset       = "reset"       // the connection ended before an answer
-	retryBadGateway  = "bad_gateway" // HTTP 502
-	retryUnavailable = "unavailable" // HTTP 503
-)
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	with := promauto.With(reg)
@@ -73,8 +66,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, s := range []feature.Status{feature.OK, feature.ClientAbort, feature.UpstreamError, feature.UpstreamTimeout, feature.Lost} {
 		m.requests.WithLabelValues(string(s))
 	}
-	for _, why := range []string{retryConnect, retryReset, retryBadGateway, retryUnavailable} {
-		m.retries.WithLabelValues(why)
+	for _, why := range route.Causes {
+		m.retries.WithLabelValues(string(why))
 	}
 	for _, why := range []string{
 		"unknown_path", "body_too_large", "body_timeout", "body_unreadable", "bad_request", "bad_header", "content_encoding",

@@ -170,10 +170,14 @@ func (x *exchange) judge() (feature.Status, error) {
 	return feature.OK, nil
 }
 
-// label fills in what the meter saw.
+// label fills in what the meter saw. The tokens of several completions arrive
+// mixed: the time between two of them is no time per output token.
 func (x *exchange) label(e *route.End) {
 	seen := x.meter.Labels(x.dispatched, time.Time{})
-	e.TTFT, e.TPOT = feature.Seconds(seen.TTFT), feature.Seconds(seen.TPOT)
+	e.TTFT = feature.Seconds(seen.TTFT)
+	if !x.many {
+		e.TPOT = feature.Seconds(seen.TPOT)
+	}
 	usage, _ := x.meter.Usage()
 	if usage.PromptTokens >= 0 {
 		e.PromptTokens = float64(usage.PromptTokens)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"iter"
 	"math"
 	"net/http"
@@ -43,6 +44,7 @@ func (x *exchange) begin(body []byte) error {
 	}
 	x.ticket = t
 	x.api = scanned.API
+	x.stream, x.many = scanned.Stream, scanned.N > 1
 	x.body = body
 	if x.g.config.AskUsage {
 		x.body = scanned.WithUsage(body)
@@ -59,25 +61,60 @@ func fill(q *route.Query, scanned *openai.Request, body []byte) {
 	q.LLM = scanned.Model
 	q.Prompt = pieces(body, scanned.Prompt)
 	q.PromptBytes = scanned.PromptBytes
-	q.PromptTokens = scanned.TokenIDs
-	q.Images = scanned.Images
+	q.PromptTokens = scanned.TokenIDs + mediaTokens*count(scanned.Prompt, openai.Media)
 	q.Salt = scanned.CacheSalt
 	q.MaxOutputTokens = scanned.MaxTokens
 	q.Completions = scanned.N
 	q.Streaming = scanned.Stream
 }
 
-func pieces(body []byte, spans []openai.Span) iter.Seq[[]byte] {
+// mediaTokens is what an image, a sound or a file counts for: about an image
+// of a megapixel to today's vision models.
+const mediaTokens = 800
+
+func count(spans []openai.Span, kind openai.Kind) (n int) {
+	for _, s := range spans {
+		if s.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// pieces are the parts of the prompt that lie in spans of body.
+func pieces(body []byte, spans []openai.Span) iter.Seq[route.Piece] {
 	if len(spans) == 0 {
 		return nil
 	}
-	return func(yield func([]byte) bool) {
+	return func(yield func(route.Piece) bool) {
 		for _, s := range spans {
-			if !yield(body[s.Start:s.End]) {
+			more := false
+			switch part := body[s.Start:s.End]; s.Kind {
+			case openai.Media:
+				more = yield(route.Piece{Bytes: part, Tokens: mediaTokens})
+			case openai.Tokens:
+				more = yieldIDs(part, yield)
+			default:
+				more = yield(route.Piece{Bytes: part})
+			}
+			if !more {
 				return
 			}
 		}
 	}
+}
+
+// yieldIDs yields every token id of a JSON array as a piece of its own, so
+// that prompts share the ids they have in common.
+func yieldIDs(array []byte, yield func(route.Piece) bool) bool {
+	for more := true; more; {
+		var id []byte
+		id, array, more = bytes.Cut(array, []byte{','})
+		if !yield(route.Piece{Bytes: bytes.Trim(id, "[] \t\r\n"), Tokens: 1}) {
+			return false
+		}
+	}
+	return true
 }
 
 // readHeaders reads the objectives and the priority that a client set.

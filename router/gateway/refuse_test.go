@@ -31,6 +31,7 @@ func TestRefusals(t *testing.T) {
 		"malformed":              {f, "/v1/completions", strings.NewReader(`{"model":"qwen",`), nil, 400, "bad_request", "byte 16"},
 		"empty":                  {f, "/v1/completions", nil, nil, 400, "bad_request", "JSON object"},
 		"no model":               {f, "/v1/chat/completions", strings.NewReader(`{"messages":[]}`), nil, 400, "bad_request", "`model`"},
+		"too many completions":   {f, "/v1/completions", strings.NewReader(`{"model":"qwen","prompt":"x","n":10000000}`), nil, 400, "bad_request", "`n`: must be a whole number from 1 to 128"},
 		"unknown model":          {f, "/v1/chat/completions", strings.NewReader(`{"model":"gpt-9","messages":[]}`), nil, 404, "model_not_found", "gpt-9"},
 		"unknown model, other":   {f, "/v1/tokenize", strings.NewReader(`{"model":"gpt-9"}`), nil, 404, "model_not_found", "gpt-9"},
 		"no endpoint":            {empty, "/v1/chat/completions", strings.NewReader(chatBody), nil, 503, "no_endpoint", ""},

@@ -123,6 +123,81 @@ func TestWholeAnswerHasOnlyE2E(t *testing.T) {
 	}
 }
 
+// The tokens of several completions arrive mixed.
+func TestSeveralCompletionsHaveNoTPOT(t *testing.T) {
+	second := strings.Replace(tokenEvent, `"index":0`, `"index":1`, 1)
+	read := make(chan struct{})
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		streamHeaders(w)
+		send(w, tokenEvent+second)
+		receive(t, read, "the client to read")
+		send(w, tokenEvent+second+endEvent+doneEvent)
+	})
+	f := newFront(t, nil, e.URL)
+	for n, want := range map[string]bool{"1": true, "2": false} {
+		a, err := f.post(t, t.Context(), strings.Replace(chatBody, `"stream"`, `"n":`+n+`,"stream"`, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		readExactly(t, a.Body, len(tokenEvent+second))
+		read <- struct{}{}
+		all(t, a, nil)
+		if o := f.outcome(t); o.Status != feature.OK || unknown(o.TTFT) || unknown(o.TPOT) == want {
+			t.Errorf("n %s: outcome %+v", n, o)
+		}
+	}
+}
+
+// Images and token ids count for their tokens in the prompt and in its prefix.
+func TestWhatIsNoTextIsCountedInTokens(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, _ *http.Request) { // one that reports no usage
+		streamHeaders(w)
+		send(w, tokenEvent+endEvent+doneEvent)
+	})
+	image := `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat("iVBO", 50_000) + `"}}`
+	ids := strings.TrimSuffix(strings.Repeat("101325, ", 1000), ", ")
+	for name, c := range map[string]struct {
+		path, body       string
+		tokens, cached   float64
+		tokens2, cached2 float64 // of the other request
+		other            string
+	}{
+		"image": {
+			path:   "/v1/chat/completions",
+			body:   `{"model":"qwen","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"what is it"},` + image + `]}]}`,
+			tokens: 804, cached: 768, // 14 bytes of text
+			other:   `{"model":"qwen","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"what is it"},` + strings.Replace(image, "iVBO", "abcd", 1) + `]}]}`,
+			tokens2: 804, cached2: 0,
+		},
+		"token ids": {
+			path:   "/v1/completions",
+			body:   `{"model":"qwen","stream":true,"prompt":[` + ids + `]}`,
+			tokens: 1000, cached: 960,
+			other:   `{"model":"qwen","stream":true,"prompt":[` + ids + `,7,8,9]}`,
+			tokens2: 1003, cached2: 960,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t, nil, e.URL)
+			post := func(body string, tokens, cached float64) {
+				t.Helper()
+				a, err := f.do(t, t.Context(), "POST", c.path, strings.NewReader(body))
+				all(t, a, err)
+				if o := f.outcome(t); o.Status != feature.OK {
+					t.Fatalf("outcome %+v", o)
+				}
+				d := f.decided()
+				if got := float64(d.ChosenVector[feature.ColumnCachedTokens]); d.PromptTokens != tokens || got != cached {
+					t.Errorf("%v tokens, %v of them held; want %v and %v", d.PromptTokens, got, tokens, cached)
+				}
+			}
+			post(c.body, c.tokens, 0)
+			post(c.other, c.tokens2, c.cached2)
+			post(c.body, c.tokens, c.cached)
+		})
+	}
+}
+
 func TestUsageAskedForHereStaysHere(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 		streamHeaders(w)
@@ -160,14 +235,15 @@ func TestAnswersThatAreNoSuccess(t *testing.T) {
 		kind   string
 		body   string
 		ttft   bool
+		sick   bool // the endpoint, by what the pool is told
 	}{
-		"server error":           {500, "application/json", `{"error":{"message":"boom"}}`, false},
-		"client's mistake":       {400, "application/json", `{"error":{"message":"too long"}}`, false},
-		"too many":               {429, "application/json", `{"error":{"message":"later"}}`, false},
-		"error inside a stream":  {200, "text/event-stream", roleEvent + tokenEvent + `data: {"error":{"message":"boom"}}` + "\n\n" + doneEvent, true},
-		"stream without its end": {200, "text/event-stream", roleEvent + tokenEvent, true},
-		"nothing":                {200, "text/event-stream", "", false},
-		"no JSON":                {200, "text/html", "<html>", false},
+		"server error":           {500, "application/json", `{"error":{"message":"boom"}}`, false, true},
+		"client's mistake":       {400, "application/json", `{"error":{"message":"too long"}}`, false, false},
+		"too many":               {429, "application/json", `{"error":{"message":"later"}}`, false, false},
+		"error inside a stream":  {200, "text/event-stream", roleEvent + tokenEvent + `data: {"error":{"message":"boom"}}` + "\n\n" + doneEvent, true, false},
+		"stream without its end": {200, "text/event-stream", roleEvent + tokenEvent, true, true},
+		"nothing":                {200, "text/event-stream", "", false, true},
+		"no JSON":                {200, "text/html", "<html>", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
@@ -189,6 +265,9 @@ func TestAnswersThatAreNoSuccess(t *testing.T) {
 			}
 			if e.requests() != 1 {
 				t.Errorf("%d requests reached an endpoint", e.requests())
+			}
+			if n := f.pool.failures.Load(); (n == 1) != c.sick {
+				t.Errorf("the pool heard of %d failures", n)
 			}
 		})
 	}

@@ -47,6 +47,22 @@ const (
 	Barred                   // must not get this request (draining)
 )
 
+// Standings lists all of them, the best first.
+var Standings = []Standing{Good, Dated, Doubtful, Barred}
+
+// String is the standing as reasons and metrics name it.
+func (s Standing) String() string {
+	switch s {
+	case Good:
+		return "good"
+	case Dated:
+		return "dated"
+	case Doubtful:
+		return "doubtful"
+	}
+	return "barred"
+}
+
 // Candidate is one endpoint as the decision sees it, under the ledger's lock.
 type Candidate struct {
 	Endpoint     string

@@ -16,7 +16,8 @@ type asking struct {
 	asked  bool
 	answer Answer
 	result correction.Result
-	why    string
+	why    string // of a closed set: it goes into rows and headers
+	detail error  // for the log alone
 }
 
 func (a *asking) answered() bool { return a.asked && a.result == correction.Answered }
@@ -29,12 +30,19 @@ func asks(s correction.State) bool {
 }
 
 // choose picks the candidates to forecast and makes their vectors: the k that
-// cost least under the prior, and all warm ones; everyone for k = 0.
+// cost least under the prior, and all warm ones; everyone for k = 0. Those
+// whose prior is out of range are left out: a request that would take longer
+// than any forecast may say is no fault of the predictor's.
 func (s *scratch) choose(k int) {
 	s.asked, s.vectors, s.forecasts = s.asked[:0], s.vectors[:0], s.forecasts[:0]
 	for _, i := range s.shortlist.Choose(&s.input, k) {
+		v := s.input.Candidates[i].Vector(&s.input.Request)
+		if !startable(v.Prior()) {
+			s.beyond++
+			continue
+		}
 		s.asked = append(s.asked, s.known[i])
-		s.vectors = append(s.vectors, s.input.Candidates[i].Vector(&s.input.Request))
+		s.vectors = append(s.vectors, v)
 		s.forecasts = append(s.forecasts, feature.NoForecast)
 	}
 }
@@ -52,13 +60,19 @@ func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, 
 		err = ctx.Err()
 	}
 	a.result, a.why = classify(err)
+	a.detail = err
 	if err != nil {
 		return a
 	}
 	for i := range out {
-		if f := &out[i]; !plausible(f) {
-			a.result = correction.Invalid
-			a.why = fmt.Sprintf("bundle %d forecast TTFT %g s, TPOT %g s", answer.Bundle, f.TTFT.P50, f.TPOT.P50)
+		f := &out[i]
+		switch judge(vectors[i].Prior(), f) {
+		case tooLong:
+			*f = feature.NoForecast
+			r.metrics.unforecast.WithLabelValues(answerOutOfRange).Inc()
+		case absurd:
+			a.result, a.why = correction.Invalid, "implausible forecast"
+			a.detail = fmt.Errorf("bundle %d forecast TTFT %g s, TPOT %g s, residuals %v", answer.Bundle, f.TTFT.P50, f.TPOT.P50, f.Residual)
 		}
 	}
 	return a
@@ -92,7 +106,8 @@ func (s *scratch) join(a asking) {
 func (r *Router) settled(l *llm, now time.Time, a asking) {
 	if a.result != correction.Answered {
 		r.metrics.failures.WithLabelValues(resultNames[a.result]).Inc()
-		r.note(l)(l.machine.Failed(now, a.result, a.why))
+		r.log.Debug("a forecast failed", "llm", l.name, "reason", a.why, "error", a.detail)
+		r.note(l, a.detail)(l.machine.Failed(now, a.result, a.why))
 		return
 	}
 	if a.answer.Bundle != l.bundle {
@@ -103,7 +118,7 @@ func (r *Router) settled(l *llm, now time.Time, a asking) {
 		}
 		l.bundle = a.answer.Bundle
 	}
-	r.note(l)(l.machine.Answered(now, a.answer.Validated, a.answer.MaxAge))
+	r.note(l, nil)(l.machine.Answered(now, a.answer.Validated, a.answer.MaxAge))
 }
 
 // probesAtOnce bounds one round of probes: a router that meets many LLMs asks

@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -16,7 +17,8 @@ import (
 
 // Begin decides where q goes and charges it there. The ticket must be ended.
 //
-// Errors: ErrNoEndpoint, ErrUnknownLLM, *Shed, or ctx's.
+// Errors: ErrNoEndpoint, ErrUnknownLLM, *Shed, or ctx's. No policy sheds yet:
+// *Shed is what front doors must be ready for.
 func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	if !nameable(q.LLM) {
 		return nil, fmt.Errorf("%w: its name has %d bytes or is no text", ErrUnknownLLM, len(q.LLM))
@@ -27,7 +29,7 @@ func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	}
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
-	chain := s.chain(q)
+	chain := s.chain(q, r.perByte(q))
 
 	ask, err := r.observe(s, q, chain)
 	if err != nil {
@@ -36,7 +38,10 @@ func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	var a asking
 	if ask {
 		s.choose(r.config.ForecastCandidates)
-		a = r.ask(ctx, q.LLM, s.vectors, s.forecasts)
+		r.metrics.unforecast.WithLabelValues(priorOutOfRange).Add(float64(s.beyond))
+		if len(s.vectors) > 0 {
+			a = r.ask(ctx, q.LLM, s.vectors, s.forecasts)
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -78,6 +83,7 @@ func (r *Router) observe(s *scratch, q *Query, chain []uint64) (ask bool, err er
 		return false, err // before it takes a place among the LLMs
 	}
 	s.begin(r, r.llm(q.LLM, now), q)
+	s.beyond = 0
 	if r.forecaster == nil || r.config.Policy != policy.Predicted {
 		return false, nil
 	}
@@ -111,8 +117,8 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	}
 	s.input.Forecasts = a.answered() && s.state == correction.Live && r.config.Mode == ModeLive
 	s.input.Seed = draw()
-	s.input.Turn = r.turn
-	r.turn++
+	s.input.Turn = l.turn
+	l.turn++
 	if err := policy.Decide(&s.input, &s.choice); err != nil {
 		return nil, err
 	}
@@ -166,9 +172,9 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 	if policy.Cold(&s.input) {
 		known.coldAt = now
 	}
-	if len(chain) > 0 {
-		r.index.Insert(known.slot, chain, now)
-	}
+	t.believe(known, chain, int(s.matches[known.slot]), c.CachedTokens)
+	t.chain = slices.Clone(chain) // the scratch is another request's soon
+	r.open[t] = struct{}{}
 	t.charge(now)
 	return t
 }

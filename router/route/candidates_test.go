@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -49,6 +50,68 @@ func TestWhoMayServe(t *testing.T) {
 			}
 			w.idle(t)
 		})
+	}
+}
+
+func TestLLMThatWasListedIsAwayAndNotUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, nil)
+		defer w.run()()
+		pass(1100 * time.Millisecond)
+		w.fleet.change(func(e *pool.State) { e.LLMs = []string{"other"} })
+		if _, err := w.Begin(t.Context(), query("x")); !errors.Is(err, route.ErrNoEndpoint) {
+			t.Errorf("Begin: %v, want %v", err, route.ErrNoEndpoint)
+		}
+		q := query("x")
+		q.LLM = "never"
+		if _, err := w.Begin(t.Context(), q); !errors.Is(err, route.ErrUnknownLLM) {
+			t.Errorf("Begin: %v, want %v", err, route.ErrUnknownLLM)
+		}
+	})
+}
+
+func TestLastResortIsVisible(t *testing.T) {
+	for standing, edit := range map[string]func(*pool.State){
+		"dated":    func(e *pool.State) { e.ScrapedAt = time.Time{} },
+		"doubtful": func(e *pool.State) { e.Healthy = false },
+	} {
+		w := newWorld(t, 2, func(c *route.Config) { c.Policy = policy.TokenLoad })
+		w.begin(t, query("x"))
+		w.fleet.only(id(0), edit)
+		w.begin(t, query("x"))
+		if n := w.count(t, "spillway_router_last_resort_total", standing); n != 0 {
+			t.Errorf("%v decisions counted while a good endpoint was left", n)
+		}
+		if good, other := w.count(t, "spillway_router_endpoints_standing", "good"), w.count(t, "spillway_router_endpoints_standing", standing); good != 1 || other != 1 {
+			t.Errorf("%v endpoints are good and %v %s, want one of each", good, other, standing)
+		}
+		w.fleet.leave(id(1))
+		d := w.memory.decision(w.begin(t, query("x")))
+		if want := "last resort: " + standing + "; "; !strings.HasPrefix(d.Reason, want) {
+			t.Errorf("reason %q, want %q first", d.Reason, want)
+		}
+		if n := w.count(t, "spillway_router_last_resort_total", standing); n != 1 {
+			t.Errorf("%v decisions counted, want 1", n)
+		}
+		if s := w.Status().Endpoints[0].Standing; s != standing {
+			t.Errorf("the status says %s", s)
+		}
+	}
+}
+
+func TestEveryLLMTakesItsOwnTurns(t *testing.T) {
+	w := newWorld(t, 2, func(c *route.Config) { c.Policy = policy.RoundRobin })
+	w.fleet.change(func(e *pool.State) { e.LLMs = []string{"a", "b"} })
+	seen := map[string]int{}
+	for i := range 20 { // in turns themselves
+		q := query("x")
+		q.LLM = string("ab"[i%2])
+		seen[q.LLM+" "+w.begin(t, q).Endpoint()]++
+	}
+	for what, n := range seen {
+		if n != 5 || len(seen) != 4 {
+			t.Errorf("%s: %d times of 10, want 5 (%v)", what, n, seen)
+		}
 	}
 }
 
@@ -136,9 +199,17 @@ func TestConfigNamesTheWrongKey(t *testing.T) {
 		"forecast.probe_interval": func(c *route.Config) { c.ProbeInterval = -1 },
 		"scrape.max_age":          func(c *route.Config) { c.ScrapeMaxAge = 0 },
 		"settings.exploration":    func(c *route.Config) { c.Settings.Exploration = math.NaN() },
-		"complete_share":          func(c *route.Config) { c.CompleteShare = 1.5 },
-		"tokens_per_byte":         func(c *route.Config) { c.TokensPerByte = 0 },
-		"profile":                 func(c *route.Config) { c.DefaultProfile.MaxNumSeqs = 0 },
+
+		"settings.exploration_harm":                func(c *route.Config) { c.Settings.ExplorationHarm = -1 },
+		"settings.sticky_saved":                    func(c *route.Config) { c.Settings.StickySaved = -1 },
+		"settings.max_ttft_penalty":                func(c *route.Config) { c.Settings.MaxTTFTPenalty = feature.Seconds(math.NaN()) },
+		"settings.predicted_ttft_penalty":          func(c *route.Config) { c.Settings.PredictedPenalty = -5 },
+		"settings.tokens_per_request":              func(c *route.Config) { c.Settings.TokensPerRequest = math.Inf(1) },
+		"settings.default_peak_prefill_throughput": func(c *route.Config) { c.Settings.DefaultThroughput = math.NaN() },
+
+		"complete_share":  func(c *route.Config) { c.CompleteShare = 1.5 },
+		"tokens_per_byte": func(c *route.Config) { c.TokensPerByte = 0 },
+		"profile":         func(c *route.Config) { c.DefaultProfile.MaxNumSeqs = 0 },
 	} {
 		c := route.Defaults()
 		c.DefaultProfile = class

@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/physics"
@@ -87,11 +88,16 @@ func (c *Config) Check() error {
 		{"forecast.return_hold: must be positive", c.Limits.ReturnHold > 0},
 		{"scrape.max_age: must be positive", c.ScrapeMaxAge > 0},
 		{"settings.exploration: must be from 0 to 1", c.Settings.Exploration >= 0 && c.Settings.Exploration <= 1},
+		{"settings.exploration_harm: must be a number from 0, in seconds", notNegative(float64(c.Settings.ExplorationHarm))},
 		{"settings.sticky_share: must be above 0 and at most 1", c.Settings.StickyShare > 0 && c.Settings.StickyShare <= 1},
-		{"settings.default_peak_prefill_throughput: must be positive", c.Settings.DefaultThroughput > 0},
+		{"settings.sticky_saved: must be a number from 0, in seconds", notNegative(float64(c.Settings.StickySaved))},
+		{"settings.max_ttft_penalty: must be a number from 0, in seconds", notNegative(float64(c.Settings.MaxTTFTPenalty))},
+		{"settings.predicted_ttft_penalty: must be a number from 0, in seconds", notNegative(float64(c.Settings.PredictedPenalty))},
+		{"settings.tokens_per_request: must be a number from 0", notNegative(c.Settings.TokensPerRequest)},
+		{"settings.default_peak_prefill_throughput: must be positive", c.Settings.DefaultThroughput > 0 && notNegative(c.Settings.DefaultThroughput)},
 		{"complete_up_to: must not be negative", c.CompleteUpTo >= 0},
 		{"complete_share: must be from 0 to 1", c.CompleteShare >= 0 && c.CompleteShare <= 1},
-		{"tokens_per_byte: must be positive", c.TokensPerByte > 0},
+		{"tokens_per_byte: must be above 0 and at most 2", c.TokensPerByte > 0 && c.TokensPerByte <= mostPerByte},
 	} {
 		if !x.ok {
 			return errors.New(x.wrong)
@@ -107,3 +113,6 @@ func (c *Config) Check() error {
 	}
 	return nil
 }
+
+// notNegative reports whether x is a finite number from 0; NaN is not.
+func notNegative(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }

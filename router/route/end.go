@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -28,7 +29,7 @@ func (t *Ticket) end(e *End) {
 	switch {
 	case e.Status == feature.OK:
 		t.router.pool.ReportSuccess(t.endpoint.id)
-	case e.endpointFailed() && !t.reported:
+	case t.endpointFailed(e) && !t.reported:
 		t.reported = true
 		t.router.pool.ReportFailure(t.endpoint.id)
 	}
@@ -42,21 +43,26 @@ func (t *Ticket) close(e *End, now time.Time) {
 	t.router.mu.Lock()
 	defer t.router.mu.Unlock()
 	t.settle()
+	delete(t.router.open, t)
 	if e.Status == feature.OK {
 		t.learn(e)
+		t.checkBelief(e)
 	}
+	t.chain = nil
 	t.router.remember(t, e, now)
 }
 
 // endpointFailed reports whether the request ended badly for the endpoint's
 // own fault: it was silent, answered 5xx or broke off an answer that had
-// begun well. A request it refused or a client that left says nothing of it.
-func (e *End) endpointFailed() bool {
+// begun well. A request it refused, also because it is overloaded, one that
+// failed by itself, and a client that left say nothing of it; nor does a whole
+// answer that took too long, for it may have been a long one.
+func (t *Ticket) endpointFailed(e *End) bool {
 	switch e.Status {
 	case feature.UpstreamTimeout:
-		return true
+		return t.query.Streaming || e.HTTPStatus/100 == 2
 	case feature.UpstreamError:
-		return e.HTTPStatus >= 500 || e.HTTPStatus/100 == 2
+		return !e.ErrorInside && (e.HTTPStatus/100 == 2 || e.HTTPStatus >= 500 && e.HTTPStatus != http.StatusServiceUnavailable)
 	}
 	return false
 }
@@ -66,11 +72,11 @@ func (t *Ticket) learn(e *End) {
 	prompt := t.prompt
 	if e.PromptTokens > 0 {
 		prompt = e.PromptTokens
-		if t.query.Images == 0 && t.query.PromptTokens == 0 {
+		if t.query.PromptTokens == 0 {
 			t.llm.bytes.observe(e.PromptTokens, t.query.PromptBytes)
 		}
 	}
-	t.llm.output.Observe(prompt, e.OutputTokens)
+	t.llm.output.Observe(prompt, e.OutputTokens/float64(max(1, t.query.Completions)))
 	if t.plain.Known() {
 		t.endpoint.offset.Observe(t.plain, e.TTFT, e.TPOT)
 		t.llm.coverage.Observe(t.corrected, e.TTFT, e.TPOT)

@@ -28,6 +28,8 @@ func TestEveryEndSettlesOnceAndTellsThePool(t *testing.T) {
 		{"redirected", ended(feature.UpstreamError, 307), ""},
 		{"failed", ended(feature.UpstreamError, 500), failure},
 		{"unreachable", ended(feature.UpstreamError, 502), failure},
+		{"overloaded", ended(feature.UpstreamError, 503), ""},
+		{"told of an error in its answer", route.End{Status: feature.UpstreamError, HTTPStatus: 200, ErrorInside: true}, ""},
 		{"broke in the middle", ended(feature.UpstreamError, 200), failure},
 		{"silent", ended(feature.UpstreamTimeout, 504), failure},
 		{"silent in the middle", ended(feature.UpstreamTimeout, 200), failure},
@@ -191,11 +193,85 @@ func (w *world) fill(t testing.TB, on string, tokens int) {
 	}
 	w.fleet.change(func(e *pool.State) { e.Draining = e.ID != on })
 	q := query("")
-	q.Prompt, q.PromptTokens = nil, tokens
+	q.Prompt, q.PromptBytes, q.PromptTokens = nil, 0, tokens
 	if got := w.begin(t, q).Endpoint(); got != on {
 		t.Fatalf("filled %s, want %s", got, on)
 	}
 	w.fleet.change(func(e *pool.State) { e.Draining = away[e.ID] })
+}
+
+// A whole answer may take long because it is long.
+func TestTimeoutOfAWholeAnswerIsNoSignOfASickEndpoint(t *testing.T) {
+	for _, c := range []struct {
+		code, failures int
+	}{{504, 0}, {200, 1}} {
+		w := newWorld(t, 1, nil)
+		q := query("x")
+		q.Streaming = false
+		ticket := w.begin(t, q)
+		ticket.Sent(time.Now())
+		ticket.End(ended(feature.UpstreamTimeout, c.code))
+		if got := w.fleet.reports(id(0)); got != [2]int{c.failures, 0} {
+			t.Errorf("status %d: %v failures and successes", c.code, got)
+		}
+	}
+}
+
+func TestOverloadIsRetriedAndNoFailure(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	ticket := w.begin(t, query("x"))
+	busy := ticket.Endpoint()
+	if !ticket.Retry(route.Overloaded) {
+		t.Fatal("no retry")
+	}
+	ticket.End(served(1000, 10))
+	if got := w.fleet.reports(busy); got != [2]int{} {
+		t.Errorf("%v failures and successes of an endpoint that was only busy", got)
+	}
+}
+
+func TestRetryClaimsThePrefix(t *testing.T) {
+	w := newWorld(t, 2, func(c *route.Config) { c.Policy = policy.TokenLoad })
+	ticket := w.begin(t, query("p"))
+	ticket.Sent(time.Now())
+	if !ticket.Retry(route.Reset) {
+		t.Fatal("no retry")
+	}
+	w.fleet.leave(id(0))
+	ticket.End(served(1000, 10))
+	if got := w.cached(t, w.begin(t, query("p"))); got != 15*64 {
+		t.Errorf("%v tokens held where the request went in the end, want 960", got)
+	}
+}
+
+// cached is how much of a request's prompt its endpoint was believed to hold.
+func (w *world) cached(t testing.TB, ticket *route.Ticket) float64 {
+	t.Helper()
+	return float64(w.memory.decision(ticket).ChosenVector[feature.ColumnCachedTokens])
+}
+
+func TestOldestOpenRequestIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, nil)
+		oldest := func() time.Time { at, _ := w.OldestOpen(); return at }
+		if at, ok := w.OldestOpen(); ok {
+			t.Errorf("open since %v, and nothing is", at)
+		}
+		first := w.begin(t, query("x"))
+		pass(time.Minute)
+		second := w.begin(t, query("y"))
+		w.fleet.leave(first.Endpoint()) // what goes on there is still open
+		w.begin(t, query("z")).End(ended(feature.ClientAbort, 0))
+		for _, ticket := range []*route.Ticket{first, second} {
+			if want := w.memory.decision(ticket).DecidedAt; oldest() != want {
+				t.Errorf("the oldest is of %v, want %v", oldest(), want)
+			}
+			ticket.End(served(1000, 10))
+		}
+		if !oldest().IsZero() {
+			t.Error("all ended, and one is open")
+		}
+	})
 }
 
 func TestRetryWithoutSendingIsStillOne(t *testing.T) {

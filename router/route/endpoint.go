@@ -20,12 +20,14 @@ type endpoint struct {
 	chosen      uint64
 	coldAt      time.Time            // when it was last given a request that nobody held a prefix of; zero: never
 	live        map[*Ticket]struct{} // in flight here
+	silent      map[*Ticket]struct{} // those of them without a first token
 	clock       correction.Clock     // what its streams did since the last tick
 
 	// Of the present snapshot.
 	state    *pool.State
 	profile  *physics.Profile
 	capacity float64 // of its cache in tokens, as the index was told
+	perByte  float64 // tokens a byte of prompt is, as the index was told
 }
 
 // sync reads the pool and makes what is known fit it: endpoints that left are
@@ -59,7 +61,7 @@ func (r *Router) sync() *pool.Snapshot {
 func (r *Router) meet(e *pool.State) *endpoint {
 	known := r.endpoints[e.ID]
 	if known == nil || known.incarnation != e.Incarnation {
-		fresh := &endpoint{id: e.ID, incarnation: e.Incarnation, slot: r.index.Slot(e.ID), live: map[*Ticket]struct{}{}}
+		fresh := &endpoint{id: e.ID, incarnation: e.Incarnation, slot: r.index.Slot(e.ID), live: map[*Ticket]struct{}{}, silent: map[*Ticket]struct{}{}, perByte: r.config.TokensPerByte}
 		if known != nil {
 			r.index.Clear(known.slot)
 			r.ledger.Forget(e.ID, known.incarnation)
@@ -75,9 +77,28 @@ func (r *Router) meet(e *pool.State) *endpoint {
 	}
 	if capacity != known.capacity {
 		known.capacity = capacity
-		r.index.SetCapacity(known.slot, capacity, r.config.TokensPerByte)
+		r.index.SetCapacity(known.slot, capacity, known.perByte)
 	}
 	return known
+}
+
+// resize makes the index count the endpoint's cache by the tokens that a byte
+// of prompt has turned out to be: on average over the LLMs that it lists.
+func (r *Router) resize(e *endpoint) {
+	sum, n := 0.0, 0
+	for _, name := range e.state.LLMs {
+		if l, ok := r.llms[name]; ok {
+			sum += l.bytes.settled
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	if ratio := sum / float64(n); drifted(ratio, e.perByte) {
+		e.perByte = ratio
+		r.index.SetCapacity(e.slot, e.capacity, ratio)
+	}
 }
 
 // coldAgo is how long ago the endpoint was given a cold request; NaN: never.

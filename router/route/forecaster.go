@@ -43,10 +43,17 @@ type Recorder interface {
 // longestForecast is the longest latency a forecast may say, in seconds.
 const longestForecast = 600
 
-// mostResidual bounds a log-residual: no prior is wrong by a factor of e^20.
-const mostResidual = 20
+const (
+	// mostResidual bounds a log-residual: no prior is wrong by a factor of
+	// e^20.
+	mostResidual = 20
+	// honestResidual is how far above its prior, in log, an answer beyond
+	// longestForecast may be and still be the queue's doing: four times the
+	// clip that bundles begin with.
+	honestResidual = 1
+)
 
-// classify says how asking ended.
+// classify says how asking ended, and why in words of a closed set.
 func classify(err error) (correction.Result, string) {
 	switch {
 	case err == nil:
@@ -54,27 +61,55 @@ func classify(err error) (correction.Result, string) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return correction.Late, "forecast late"
 	case errors.Is(err, ErrUntrained):
-		return correction.Untrained, err.Error()
+		return correction.Untrained, ErrUntrained.Error()
 	case errors.Is(err, ErrMismatch):
-		return correction.Mismatch, err.Error()
+		return correction.Mismatch, ErrMismatch.Error()
 	default:
-		return correction.Broken, "predictor does not answer: " + err.Error()
+		return correction.Broken, "predictor down"
 	}
 }
 
-// plausible reports whether an engine could keep the forecast. No forecast at
-// all is plausible; half of one is not.
-func plausible(f *feature.Forecast) bool {
-	latencies := [4]feature.Seconds{f.TTFT.P50, f.TTFT.P90, f.TPOT.P50, f.TPOT.P90}
-	residuals := [4]float64{f.Residual.TTFT.P50, f.Residual.TTFT.P90, f.Residual.TPOT.P50, f.Residual.TPOT.P90}
-	unknown := 0
-	for i, s := range latencies {
+// startable reports whether a forecast can start from a prior: whether it is a
+// latency that a forecast may say.
+func startable(p feature.Prior) bool {
+	return p.TTFT > 0 && p.TTFT <= longestForecast && p.TPOT > 0 && p.TPOT <= longestForecast
+}
+
+// verdict is what a forecast deserves.
+type verdict uint8
+
+const (
+	usable  verdict = iota // also when it is no forecast at all
+	tooLong                // no forecast to use, and no wonder after such a prior
+	absurd                 // what no engine could keep
+)
+
+// judge judges the forecast that was made from a prior.
+func judge(prior feature.Prior, f *feature.Forecast) verdict {
+	worst, unknown := usable, 0
+	for _, x := range [...]struct {
+		latency, prior feature.Seconds
+		residual       float64
+	}{
+		{f.TTFT.P50, prior.TTFT, f.Residual.TTFT.P50},
+		{f.TTFT.P90, prior.TTFT, f.Residual.TTFT.P90},
+		{f.TPOT.P50, prior.TPOT, f.Residual.TPOT.P50},
+		{f.TPOT.P90, prior.TPOT, f.Residual.TPOT.P90},
+	} {
 		switch {
-		case feature.IsUnknown(s):
+		case feature.IsUnknown(x.latency):
 			unknown++
-		case !(s > 0 && s <= longestForecast) || !(math.Abs(residuals[i]) <= mostResidual):
-			return false
+		case !(x.latency > 0) || !(math.Abs(x.residual) <= mostResidual):
+			return absurd
+		case x.latency <= longestForecast:
+		case x.latency <= x.prior*feature.Seconds(math.Exp(honestResidual)):
+			worst = tooLong
+		default:
+			return absurd
 		}
 	}
-	return unknown == 0 || unknown == len(latencies)
+	if unknown > 0 && unknown < 4 {
+		return absurd
+	}
+	return worst
 }

@@ -64,6 +64,16 @@ func TestExpectedOutputFollowsRequestsOfThatLength(t *testing.T) {
 	}
 }
 
+func TestSeveralCompletionsTeachTheLengthOfOne(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	q := tokens(1000)
+	q.Completions = 4
+	w.begin(t, q).End(served(1000, 400))
+	if got := w.expected(t, tokens(1000)); got != 100 {
+		t.Errorf("%v expected after 4 completions of 400 tokens together, want 100", got)
+	}
+}
+
 func TestOutputThatIsNoLengthTeachesNothing(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.begin(t, tokens(1000)).End(served(1000, 100))
@@ -95,7 +105,7 @@ func TestTokensPerByteAreLearned(t *testing.T) {
 		t.Errorf("%v tokens in 4,000 bytes after 300 prompts of 1,600", got)
 	}
 	image := query("x")
-	image.Images = 1
+	image.PromptTokens = 800
 	for range 300 { // images and token ids say nothing of text
 		w.begin(t, image).End(served(9000, 10))
 		w.begin(t, tokens(1000)).End(served(9000, 10))

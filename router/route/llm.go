@@ -17,7 +17,8 @@ type llm struct {
 	output   correction.Output
 	bytes    tokenRatio
 	demand   correction.Demand
-	bundle   int64 // that answered last
+	bundle   int64  // that answered last
+	turn     uint64 // counts its decisions: round-robin's position
 
 	listed time.Time // when an endpoint was last found to list it
 	used   time.Time // when a request was last decided for it
@@ -29,21 +30,41 @@ func newLLM(name string, c *Config, now time.Time) *llm {
 	return &llm{
 		name:    name,
 		machine: correction.NewMachine(c.Limits, now),
-		bytes:   tokenRatio{perByte: c.TokensPerByte},
+		bytes:   tokenRatio{perByte: c.TokensPerByte, settled: c.TokensPerByte},
 		demand:  correction.NewDemand(now),
 	}
 }
 
 // tokenRatio learns how many tokens a byte of prompt text makes.
-type tokenRatio struct{ perByte float64 }
+type tokenRatio struct {
+	perByte float64
+	// settled is perByte as it was when it had last drifted by ratioDrift.
+	// What must not change from one request to the next goes by it: how many
+	// bytes of a chain an image takes, how many blocks a cache holds.
+	settled float64
+}
 
-const imageTokens = 800 // of one image, until an engine says otherwise
+// mostPerByte is the most tokens that a byte of text can make.
+const mostPerByte = 2
+
+// ratioDrift is how far, as a factor, a learned ratio may be from the one in
+// use before it takes its place.
+const ratioDrift = 1.1
+
+// settle takes a drift into use.
+func (t *tokenRatio) settle() {
+	if drifted(t.perByte, t.settled) {
+		t.settled = t.perByte
+	}
+}
+
+func drifted(ratio, from float64) bool { return ratio > from*ratioDrift || ratio*ratioDrift < from }
 
 func (t *tokenRatio) observe(tokens float64, bytes int) {
 	if bytes < 64 || !(tokens > 0) {
 		return
 	}
-	ratio := min(2, max(0.01, tokens/float64(bytes)))
+	ratio := min(mostPerByte, max(0.01, tokens/float64(bytes)))
 	t.perByte += 0.02 * (ratio - t.perByte)
 }
 
@@ -60,11 +81,7 @@ func matched(b correction.Bound) string {
 
 // promptTokens estimates the prompt's length in tokens.
 func (l *llm) promptTokens(q *Query) float64 {
-	tokens := float64(q.PromptTokens)
-	if tokens == 0 {
-		tokens = math.Ceil(float64(q.PromptBytes) * l.bytes.perByte)
-	}
-	return tokens + imageTokens*float64(q.Images)
+	return math.Ceil(float64(q.PromptBytes)*l.bytes.perByte) + float64(q.PromptTokens)
 }
 
 // limit is the request's own bound on its output; NaN without one.

@@ -1,9 +1,12 @@
 package route
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/policy"
 )
 
 type metrics struct {
@@ -13,7 +16,17 @@ type metrics struct {
 	changes   *prometheus.CounterVec
 	states    *prometheus.GaugeVec
 	forecast  prometheus.Histogram
+
+	unforecast  *prometheus.CounterVec
+	resorts     *prometheus.CounterVec
+	disbelieved prometheus.Counter
 }
+
+// Why a candidate that was worth a forecast has none.
+const (
+	priorOutOfRange  = "prior"
+	answerOutOfRange = "answer"
+)
 
 // resultNames label how asking for a forecast ended.
 var resultNames = map[correction.Result]string{
@@ -25,7 +38,7 @@ var resultNames = map[correction.Result]string{
 	correction.Invalid:   "invalid",
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_router_decisions_total", Help: "Decisions by the policy that made them."}, []string{"policy"}),
@@ -40,9 +53,48 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		forecast: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "spillway_router_forecast_seconds", Help: "Time of one forecast call as the router sees it.",
 			Buckets: []float64{.0002, .0005, .001, .002, .003, .005, .01, .025, .1}}),
+		unforecast: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_rows_unforecast_total", Help: "Candidates worth a forecast that have none because a latency is out of range (0, 600 s]: of the prior, or of the answer after such a prior."}, []string{"reason"}),
+		resorts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_last_resort_total", Help: "Requests sent to an endpoint that is not good, because none better was left, by its standing."}, []string{"standing"}),
+		disbelieved: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "spillway_router_cache_disbelieved_total", Help: "Answers whose engine had less than half of the prefix cached that the router believed."}),
 	}
-	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.forecast)
+	for _, why := range []string{priorOutOfRange, answerOutOfRange} {
+		m.unforecast.WithLabelValues(why)
+	}
+	for _, s := range []policy.Standing{policy.Dated, policy.Doubtful} {
+		m.resorts.WithLabelValues(s.String())
+	}
+	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.forecast, m.unforecast, m.resorts, m.disbelieved, standings{r})
 	return m
+}
+
+// lastResort counts a request that was sent to an endpoint of such a standing.
+func (m *metrics) lastResort(s policy.Standing) {
+	if s != policy.Good {
+		m.resorts.WithLabelValues(s.String()).Inc()
+	}
+}
+
+// standings counts the endpoints of the pool when it is asked.
+type standings struct{ router *Router }
+
+var standingsDesc = prometheus.NewDesc("spillway_router_endpoints_standing",
+	"Endpoints in the pool by how far they are trusted with requests: good, dated (numbers too old), doubtful (failing), barred (draining).", []string{"standing"}, nil)
+
+func (c standings) Describe(ch chan<- *prometheus.Desc) { ch <- standingsDesc }
+
+func (c standings) Collect(ch chan<- prometheus.Metric) {
+	counts := map[policy.Standing]float64{}
+	now := time.Now()
+	endpoints := c.router.pool.Snapshot().Endpoints
+	for i := range endpoints {
+		counts[c.router.standing(&endpoints[i], now)]++
+	}
+	for _, s := range policy.Standings {
+		ch <- prometheus.MustNewConstMetric(standingsDesc, prometheus.GaugeValue, counts[s], s.String())
+	}
 }
 
 // state shows which state an LLM is in.
@@ -59,6 +111,7 @@ func (m *metrics) state(llm string, now correction.State) {
 // decided counts one decision.
 func (m *metrics) decided(s *scratch) {
 	m.decisions.WithLabelValues(s.choice.Policy).Inc()
+	m.lastResort(s.input.Candidates[s.choice.Index].Standing)
 	if s.input.Policy != s.choice.Policy {
 		m.fallbacks.WithLabelValues(string(s.state)).Inc()
 	}

@@ -10,12 +10,11 @@ import (
 type Query struct {
 	LLM string // empty: any endpoint may serve it (a path that names no LLM)
 
-	// Prompt yields the prompt's bytes in template order, pieces of the body
-	// as they stand there. Nil or empty: there is no prefix to go by.
-	Prompt       iter.Seq[[]byte]
-	PromptBytes  int    // sum of their lengths
-	PromptTokens int    // where the prompt came as token ids; else 0 and bytes are converted
-	Images       int    // images beside the text
+	// Prompt yields the prompt in template order, in pieces of the body as
+	// they stand there. Nil or empty: there is no prefix to go by.
+	Prompt       iter.Seq[Piece]
+	PromptBytes  int    // of its text, which is converted to tokens
+	PromptTokens int    // of what is no text: token ids, media
 	Salt         string // cache salt, LoRA adapter: part of the prefix
 
 	MaxOutputTokens int // the request's own limit; negative when it gives none
@@ -26,10 +25,22 @@ type Query struct {
 	Priority        int
 }
 
+// Piece is a part of a prompt.
+type Piece struct {
+	Bytes []byte
+	// Tokens is what the piece counts for where that does not follow from its
+	// length: 1 for a token id, an estimate for an image. 0: it is text.
+	Tokens int
+}
+
 // End is how a request ended, as the front door saw it.
 type End struct {
 	Status     feature.Status
 	HTTPStatus int // of the answer the client saw
+
+	// ErrorInside says that the answer came to its end and told of an error:
+	// the endpoint works, and what failed was this request.
+	ErrorInside bool
 
 	// Of a streamed answer; seconds since Ticket.Sent, NaN when not seen.
 	TTFT feature.Seconds

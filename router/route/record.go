@@ -25,6 +25,8 @@ func (r *Router) fallbackReason(s *scratch, a asking) string {
 		return "no usable endpoint has a forecast"
 	case r.config.Mode == ModeShadow:
 		return "shadow mode"
+	case s.beyond > 0:
+		return "every prior is out of range"
 	default: // live since this request looked
 		return "forecast not asked for"
 	}
@@ -39,6 +41,9 @@ func (t *Ticket) record(s *scratch, q *Query, a asking) {
 		t.reason = why + "; " + t.reason
 	}
 	chosen := &in.Candidates[out.Index]
+	if chosen.Standing != policy.Good {
+		t.reason = fmt.Sprintf("last resort: %s; %s", chosen.Standing, t.reason)
+	}
 	d := feature.Decision{
 		ID:                   t.id,
 		DecidedAt:            t.decidedAt,

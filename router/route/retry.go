@@ -19,17 +19,31 @@ type option struct {
 	corrected feature.Forecast
 }
 
+// Cause says why a request is moved to another endpoint.
+type Cause string
+
+// The causes that a front door may give.
+const (
+	Unreachable Cause = "connect"     // no connection
+	Reset       Cause = "reset"       // the connection ended before an answer
+	BadGateway  Cause = "bad_gateway" // HTTP 502
+	Overloaded  Cause = "unavailable" // HTTP 503: the endpoint is well and says that it has enough
+)
+
+// Causes lists all of them, for metrics.
+var Causes = []Cause{Unreachable, Reset, BadGateway, Overloaded}
+
 // Retry moves the request to the next best endpoint of the same decision after
 // the first one failed before its first byte, and tells the pool of the
-// failure. It reports false, and moves nothing, when there is no other, when a
+// failure, unless that was overload alone. It reports false, and moves nothing, when there is no other, when a
 // retry was made before, and once a token came.
-func (t *Ticket) Retry(why string) bool {
+func (t *Ticket) Retry(why Cause) bool {
 	if t.ended || t.first {
 		return false
 	}
 	r := t.router
 	failed := t.endpoint.id
-	if !t.reported {
+	if why != Overloaded && !t.reported {
 		t.reported = true
 		r.pool.ReportFailure(failed)
 	}
@@ -37,12 +51,13 @@ func (t *Ticket) Retry(why string) bool {
 		return false
 	}
 	if r.log.Enabled(context.Background(), slog.LevelDebug) {
-		r.log.Debug("retrying on another endpoint", "decision", t.id.String(), "from", failed, "to", t.endpoint.id, "reason", why)
+		r.log.Debug("retrying on another endpoint", "decision", t.id.String(), "from", failed, "to", t.endpoint.id, "reason", string(why))
 	}
 	return true
 }
 
-// move charges the ticket to the next best endpoint instead of its own.
+// move charges the ticket to the next best endpoint instead of its own, and
+// claims the prefix there.
 func (t *Ticket) move() bool {
 	r := t.router
 	r.mu.Lock()
@@ -59,9 +74,11 @@ func (t *Ticket) move() bool {
 	t.others = nil
 	t.corrected, t.plain = was.corrected, feature.NoForecast // made for another moment: nothing is learned from it
 	t.entry.UncachedTokens = t.entry.PromptTokens            // what it holds was not asked
+	t.believed = belief{}
 	t.work = float64(next.profile.Coefficients.Work(t.prompt, t.prompt))
 	t.reported, t.sentAt = false, time.Time{}
 	t.charge(now)
+	r.metrics.lastResort(r.standing(next.state, now))
 	return true
 }
 

@@ -37,7 +37,7 @@ func (s *Shed) Error() string {
 // Pool is where endpoints come from.
 type Pool interface {
 	Snapshot() *pool.Snapshot
-	ReportFailure(endpoint string)
+	ReportFailure(endpoint string) // a request failed for the endpoint's own fault
 	ReportSuccess(endpoint string)
 }
 
@@ -58,10 +58,10 @@ type Router struct {
 	snapshot  *pool.Snapshot       // that sync saw last
 	endpoints map[string]*endpoint // of that snapshot, by id
 	present   []*endpoint          // the same, ordered by id
+	open      map[*Ticket]struct{} // begun and not ended, wherever they are
 	llms      map[string]*llm
 	others    *llm // shared by the LLMs there is no room for
 	profiles  map[kind]*physics.Profile
-	turn      uint64
 	changes   []Transition
 	recent    []Recent
 
@@ -79,13 +79,14 @@ func New(config Config, endpoints Pool, forecaster Forecaster, recorder Recorder
 		forecaster: forecaster,
 		recorder:   recorder,
 		log:        log,
-		metrics:    newMetrics(reg),
 		ledger:     ledger.New(),
 		index:      prefix.New(prefix.Config{TokensPerByte: config.TokensPerByte, CapacityTokens: float64(config.DefaultProfile.KVCapacityTokens)}),
 		endpoints:  map[string]*endpoint{},
+		open:       map[*Ticket]struct{}{},
 		llms:       map[string]*llm{},
 		profiles:   map[kind]*physics.Profile{},
 	}
+	r.metrics = newMetrics(reg, r)
 	r.scratch.New = func() any { return &scratch{} }
 	return r, nil
 }
@@ -120,12 +121,30 @@ func (r *Router) tick(now time.Time) {
 		}
 	}
 	for _, l := range r.sorted() {
-		r.note(l)(l.machine.Tick(now))
+		l.bytes.settle()
+		r.note(l, nil)(l.machine.Tick(now))
+	}
+	for _, e := range r.present {
+		r.resize(e)
 	}
 }
 
-// note makes a state change visible: log line, metric and history.
-func (r *Router) note(l *llm) func(correction.Change, bool) {
+// OldestOpen is when the decision of the oldest request was made that has not
+// ended; false when none is open.
+func (r *Router) OldestOpen() (decidedAt time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t := range r.open {
+		if !ok || t.decidedAt.Before(decidedAt) {
+			decidedAt, ok = t.decidedAt, true
+		}
+	}
+	return decidedAt, ok
+}
+
+// note makes a state change visible: log line, metric and history. detail, if
+// there is any, is for the log alone.
+func (r *Router) note(l *llm, detail error) func(correction.Change, bool) {
 	return func(c correction.Change, moved bool) {
 		if !moved {
 			return
@@ -134,7 +153,11 @@ func (r *Router) note(l *llm) func(correction.Change, bool) {
 			r.metrics.state(l.name, c.To)
 		}
 		r.metrics.changes.WithLabelValues(string(c.From), string(c.To)).Inc()
-		r.log.Info("forecast state changed", "llm", l.name, "from", c.From, "to", c.To, "reason", c.Reason)
+		line := []any{"llm", l.name, "from", c.From, "to", c.To, "reason", c.Reason}
+		if detail != nil {
+			line = append(line, "error", detail)
+		}
+		r.log.Info("forecast state changed", line...)
 		r.changes = append(r.changes, Transition{At: c.At, LLM: l.name, From: string(c.From), To: string(c.To), Reason: c.Reason})
 		if extra := len(r.changes) - historyLength; extra > 0 {
 			r.changes = slices.Delete(r.changes, 0, extra)

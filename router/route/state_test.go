@@ -62,11 +62,14 @@ func TestColdEndsAtOnceWithTheFirstBundle(t *testing.T) {
 
 func TestBrokenPredictorFallsBackInThatVeryDecision(t *testing.T) {
 	inLive(t, 3, nil, func(t *testing.T, w *world) {
-		w.oracle.set(fails(errors.New("connection refused")))
+		w.oracle.set(fails(errors.New("dial tcp 10.1.2.3:9: connection refused")))
 		d := one(t, w)
 		decidedBy(t, d, policy.CombinedLoad, "down")
-		if !strings.Contains(d.Reason, "connection refused") {
-			t.Errorf("reason is %q", d.Reason)
+		if !strings.HasPrefix(d.Reason, "down (predictor down); ") {
+			t.Errorf("reason is %q: want closed words and no addresses", d.Reason)
+		}
+		if !strings.Contains(w.logged(), "dial tcp 10.1.2.3:9: connection refused") {
+			t.Errorf("the log does not say what failed:\n%s", w.logged())
 		}
 		w.mustBe(t, "down")
 		asked := w.oracle.count()
@@ -218,6 +221,79 @@ func TestForecastsNoEngineCanKeepAreWrongAtOnce(t *testing.T) {
 				w.fleet.scrape()
 				decidedBy(t, one(t, w), policy.Predicted, "live")
 			})
+		})
+	}
+}
+
+// A prompt whose prior no forecast can start from says nothing of the bundle.
+func TestPriorOutOfRangeIsNotAskedAbout(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(func(ctx context.Context, llm string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+			for i := range v {
+				if ttft := v[i].Prior().TTFT; !(ttft > 0 && ttft <= 600) {
+					t.Errorf("asked about a prior of %v s", ttft)
+				}
+			}
+			return well(ctx, llm, v, out)
+		})
+		asked := w.oracle.count()
+		ticket := w.begin(t, tokens(4_000_000))
+		d := w.memory.decision(ticket)
+		decidedBy(t, d, policy.CombinedLoad, "live")
+		if !strings.HasPrefix(d.Reason, "every prior is out of range; ") {
+			t.Errorf("reason %q", d.Reason)
+		}
+		if w.oracle.count() != asked {
+			t.Error("asked about nothing")
+		}
+		if n := w.count(t, "spillway_router_rows_unforecast_total", "prior"); n != 3 {
+			t.Errorf("%v rows counted, want 3", n)
+		}
+		// Behind it everything waits too long, elsewhere not.
+		d = one(t, w)
+		decidedBy(t, d, policy.Predicted, "live")
+		if d.Chosen == ticket.Endpoint() {
+			t.Error("chose the endpoint without a forecast")
+		}
+		w.mustBe(t, "live")
+	})
+}
+
+// An answer above 600 s is no wonder where the prior is near it, and wrong
+// where the prior is far below.
+func TestAnswerOutOfRangeIsJudgedByItsPrior(t *testing.T) {
+	for _, c := range []struct {
+		tokens int
+		state  string
+	}{{800_000, "live"}, {20_000, "wrong"}} {
+		inLive(t, 3, nil, func(t *testing.T, w *world) {
+			w.oracle.set(func(ctx context.Context, llm string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+				a, err := well(ctx, llm, v, out)
+				for i := range out {
+					if prior := v[i].Prior().TTFT; prior > 600 {
+						t.Errorf("asked about a prior of %v s", prior)
+					}
+					out[i] = residual(&v[i], -0.4)
+					if i > 0 {
+						r := math.Log(601 / float64(v[i].Prior().TTFT))
+						out[i].TTFT = feature.Quantiles{P50: 601, P90: 601}
+						out[i].Residual.TTFT = feature.LogQuantiles{P50: r, P90: r}
+					}
+				}
+				return a, err
+			})
+			d := w.memory.decision(w.begin(t, tokens(c.tokens)))
+			w.mustBe(t, c.state)
+			if c.state != "live" {
+				return
+			}
+			decidedBy(t, d, policy.Predicted, "live")
+			if d.Chosen != id(0) {
+				t.Errorf("chose %s, which has no forecast", d.Chosen)
+			}
+			if n := w.count(t, "spillway_router_rows_unforecast_total", "answer"); n != 2 {
+				t.Errorf("%v rows counted, want 2", n)
+			}
 		})
 	}
 }

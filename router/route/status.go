@@ -42,7 +42,8 @@ type EndpointStatus struct {
 	Class         string          `json:"class"`
 	Healthy       bool            `json:"healthy"`
 	Draining      bool            `json:"draining"`
-	Age           feature.Seconds `json:"age"` // of the scraped numbers
+	Standing      string          `json:"standing"` // good, dated, doubtful or barred
+	Age           feature.Seconds `json:"age"`      // of the scraped numbers
 	Waiting       feature.Number  `json:"waiting"`
 	Running       feature.Number  `json:"running"`
 	KVUsed        feature.Number  `json:"kv_used"`        // fraction
@@ -117,6 +118,7 @@ func (r *Router) endpointStatus(e *endpoint, now time.Time) EndpointStatus {
 	load := e.load(r, now)
 	return EndpointStatus{
 		ID: e.id, URL: e.state.URL, Class: e.state.Class, Healthy: e.state.Healthy, Draining: e.state.Draining,
+		Standing:      r.standing(e.state, now).String(),
 		Age:           load.Scraped.Age,
 		Waiting:       feature.Number(load.Scraped.Waiting),
 		Running:       feature.Number(load.Scraped.Running),

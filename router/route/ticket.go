@@ -24,6 +24,7 @@ type Ticket struct {
 	prompt    float64       // tokens, as estimated
 	wait      time.Duration // until a request that does not stream is taken to decode; 0 for one that streams
 	others    []option      // where it might have gone; nil once it can't
+	chain     []uint64      // of the prompt
 
 	// Of the endpoint that serves; Retry changes them, under router.mu.
 	endpoint  *endpoint
@@ -34,8 +35,9 @@ type Ticket struct {
 	plain     feature.Forecast // before online correction
 	attempt   int              // 1, and 2 after a retry
 	work      float64          // seconds of prefill by the step model
-	reported  bool             // the pool knows that it failed here
-	sentAt    time.Time        // zero before it was handed over
+	believed  belief
+	reported  bool      // the pool knows that it failed here
+	sentAt    time.Time // zero before it was handed over
 
 	first   bool
 	ended   bool
@@ -68,7 +70,8 @@ func (t *Ticket) Policy() string { return t.policy }
 // Header is the short form of the decision: "<id>; <reason>".
 func (t *Ticket) Header() string { return t.id.String() + "; " + t.reason }
 
-// charge puts the ticket on its endpoint. Called under router.mu.
+// charge puts the ticket on its endpoint, which is believed to hold its prompt
+// from now on. Called under router.mu.
 func (t *Ticket) charge(now time.Time) {
 	if t.wait > 0 {
 		t.entry.MoveAt = now.Add(t.wait)
@@ -76,7 +79,9 @@ func (t *Ticket) charge(now time.Time) {
 	e := t.endpoint
 	t.handle = t.router.ledger.Charge(e.id, e.incarnation, t.entry, now)
 	t.llm.demand.Add(now, float64(t.entry.UncachedTokens))
+	t.router.index.Insert(e.slot, t.chain, now)
 	e.live[t] = struct{}{}
+	e.silent[t] = struct{}{}
 	e.chosen++
 }
 
@@ -84,6 +89,7 @@ func (t *Ticket) charge(now time.Time) {
 func (t *Ticket) settle() {
 	t.router.ledger.Settle(t.handle)
 	delete(t.endpoint.live, t)
+	delete(t.endpoint.silent, t)
 }
 
 // Sent says that the request is being handed to the endpoint: its dispatch. A
@@ -103,6 +109,7 @@ func (t *Ticket) FirstToken(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ledger.FirstToken(t.handle, now)
+	delete(t.endpoint.silent, t)
 	t.endpoint.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
 }

@@ -26,6 +26,7 @@ type scratch struct {
 	known  []*endpoint
 	input  policy.Input
 	choice policy.Choice
+	beyond int   // candidates worth asking about whose prior no forecast can start from
 	row    []int // of vectors and forecasts that is the candidate's; -1 for none
 	epoch  uint64
 	peak   float64 // sum of their peak prefill throughputs
@@ -40,16 +41,38 @@ type scratch struct {
 	encoded []byte // see record
 }
 
-// chain hashes the prompt in place.
-func (s *scratch) chain(q *Query) []uint64 {
+// chain hashes the prompt in place. A piece that is no text takes as many
+// bytes of it as text of its tokens would, at so many tokens a byte.
+func (s *scratch) chain(q *Query, perByte float64) []uint64 {
 	if q.Prompt == nil {
 		return nil
 	}
 	s.hasher.Reset(prefix.Seed{LLM: q.LLM, Salt: q.Salt}, prefix.DefaultBlockBytes)
-	for span := range q.Prompt {
-		s.hasher.Write(span)
+	owed := 0.0 // bytes, the fraction that the pieces so far are short of
+	for p := range q.Prompt {
+		if p.Tokens <= 0 {
+			s.hasher.Write(p.Bytes)
+			continue
+		}
+		owed += float64(p.Tokens) / perByte
+		size := int(owed)
+		s.hasher.WriteOpaque(p.Bytes, size)
+		owed -= float64(size)
 	}
 	return s.hasher.Chain()
+}
+
+// perByte is how many tokens of q a byte of its chain stands for.
+func (r *Router) perByte(q *Query) float64 {
+	if q.PromptTokens <= 0 { // all is text: nothing asks
+		return r.config.TokensPerByte
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l, ok := r.llms[q.LLM]; ok {
+		return l.bytes.settled
+	}
+	return r.config.TokensPerByte
 }
 
 // begin starts a decision for q.
@@ -86,10 +109,13 @@ func (r *Router) candidates(s *scratch, q *Query) error {
 	switch {
 	case len(r.present) == 0:
 		return ErrNoEndpoint
-	case len(s.known) == 0:
-		return fmt.Errorf("%w: %q", ErrUnknownLLM, q.LLM)
+	case len(s.known) > 0:
+		return nil
 	}
-	return nil
+	if l := r.llms[q.LLM]; l != nil && !l.listed.IsZero() {
+		return fmt.Errorf("%w: those that served %q are gone", ErrNoEndpoint, q.LLM)
+	}
+	return fmt.Errorf("%w: %q", ErrUnknownLLM, q.LLM)
 }
 
 // view describes the candidates as the pool, the ledger, the index and what
@@ -129,6 +155,7 @@ func serves(e *pool.State, llm string) bool {
 	return llm == "" || len(e.LLMs) == 0 || e.Serves(llm)
 }
 
+// standing says how far an endpoint can be trusted with a request.
 func (r *Router) standing(e *pool.State, now time.Time) policy.Standing {
 	switch {
 	case e.Draining:

@@ -3,11 +3,11 @@ package route_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -220,6 +220,25 @@ type world struct {
 	oracle *oracle
 	memory *memory
 	reg    *prometheus.Registry
+	log    *lines
+}
+
+// lines is a log that a test reads.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (w *world) logged() string {
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	return w.log.text.String()
 }
 
 // newWorld has n endpoints e000, e001 and so on, and a predictor that is well.
@@ -231,6 +250,7 @@ func newWorld(t testing.TB, n int, change func(*route.Config)) *world {
 		oracle: &oracle{answer: well, asked: map[any][]feature.Vector{}},
 		memory: &memory{decisions: map[feature.ID]feature.Decision{}, outcomes: map[feature.ID]feature.Outcome{}},
 		reg:    prometheus.NewRegistry(),
+		log:    &lines{},
 	}
 	for i := range n {
 		w.fleet.join(id(i))
@@ -241,7 +261,7 @@ func newWorld(t testing.TB, n int, change func(*route.Config)) *world {
 	if change != nil {
 		change(&c)
 	}
-	r, err := route.New(c, w.fleet, w.oracle, w.memory, slog.New(slog.NewTextHandler(io.Discard, nil)), w.reg)
+	r, err := route.New(c, w.fleet, w.oracle, w.memory, slog.New(slog.NewTextHandler(w.log, nil)), w.reg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,11 +327,11 @@ func query(text string) *route.Query {
 }
 
 // spans yields b in two pieces.
-func spans(b []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		_ = yield(b[:len(b)/3]) && yield(b[len(b)/3:])
-	}
+func spans(b []byte) iter.Seq[route.Piece] {
+	return pieces(route.Piece{Bytes: b[:len(b)/3]}, route.Piece{Bytes: b[len(b)/3:]})
 }
+
+func pieces(all ...route.Piece) iter.Seq[route.Piece] { return slices.Values(all) }
 
 // begin decides q, which must work.
 func (w *world) begin(t testing.TB, q *route.Query) *route.Ticket {
@@ -331,11 +351,11 @@ func ended(how feature.Status, code int) route.End {
 	}
 }
 
-// served is a good end with everything measured.
+// served is a good end with everything measured but what was cached.
 func served(prompt, output float64) route.End {
 	return route.End{
 		Status: feature.OK, HTTPStatus: 200, TTFT: 0.2, TPOT: 0.02, E2E: 0.2 + feature.Seconds(0.02*output),
-		PromptTokens: prompt, OutputTokens: output, CachedTokens: 0,
+		PromptTokens: prompt, OutputTokens: output, CachedTokens: feature.Unknown,
 	}
 }
 

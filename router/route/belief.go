@@ -1,0 +1,46 @@
+package route
+
+import "math"
+
+// belief is what the prefix index said that an endpoint holds of a prompt.
+type belief struct {
+	blocks int     // 0: nothing, or nothing that can be put to the test
+	tokens float64 // in them
+}
+
+// leastLost is the fewest tokens that an engine must have lost to be believed
+// rather than the index: below it, estimates and block sizes make as much.
+const leastLost = 256
+
+// believe notes what the index says about the endpoint, to be compared with
+// what the engine reports. While another request may still be computing the
+// same prefix there, a miss would prove nothing. Called under router.mu.
+func (t *Ticket) believe(e *endpoint, chain []uint64, blocks int, tokens float64) {
+	if blocks == 0 {
+		return
+	}
+	last := chain[blocks-1] // it stands for all before it
+	for other := range e.silent {
+		if len(other.chain) >= blocks && other.chain[blocks-1] == last {
+			return
+		}
+	}
+	t.believed = belief{blocks, tokens}
+}
+
+// checkBelief takes the engine's word for what it had cached of the prompt:
+// where that is less than half of what was believed, the rest of it leaves the
+// index. Engines evict in an order of their own, and some cache nothing.
+// Called under router.mu.
+func (t *Ticket) checkBelief(e *End) {
+	b, r := t.believed, t.router
+	if b.blocks == 0 || !(e.CachedTokens >= 0) || r.endpoints[t.endpoint.id] != t.endpoint {
+		return
+	}
+	if e.CachedTokens >= b.tokens/2 || b.tokens-e.CachedTokens < leastLost {
+		return
+	}
+	held := int(math.Floor(e.CachedTokens / b.tokens * float64(b.blocks)))
+	r.index.Drop(t.endpoint.slot, t.chain[held:b.blocks])
+	r.metrics.disbelieved.Inc()
+}
