@@ -29,8 +29,13 @@ type Config struct {
 	Listen string // host:port of the front door; port 0 means any
 	Admin  string // host:port of the second listener; empty: there is none
 
-	// DrainTimeout is how long requests in flight may go on after Run was told
-	// to end. Those still running then are cut off and recorded as lost.
+	// DrainDelay is how long the front door stays open after Run was told to
+	// end, while /readyz says that the router is on its way out: who sends
+	// requests here needs some time to hear of it.
+	DrainDelay time.Duration
+
+	// DrainTimeout is how long requests in flight may go on after the front
+	// door closed. Those still running then are cut off and recorded as lost.
 	DrainTimeout time.Duration
 
 	Pool    pool.Config
@@ -44,18 +49,23 @@ type Config struct {
 	Metrics *prometheus.Registry // gets the metrics of all parts and is shown by the second listener
 
 	// Ready, if not nil, is called once, when both listeners accept.
-	Ready func(Addresses)
+	Ready func(Serving)
 }
 
-// Addresses are where a router listens.
-type Addresses struct {
+// Serving is a router that serves.
+type Serving struct {
 	Listen net.Addr
 	Admin  net.Addr // nil without a second listener
+
+	// OldestOpen is when the decision of the oldest request was made that has
+	// not ended; false when none is open.
+	OldestOpen func() (decidedAt time.Time, ok bool)
 }
 
-// DefaultDrainTimeout is the documented default: the time that Kubernetes
+// DefaultDrainTimeout is the documented default. With a delay of 5 s before it
+// and 5 s to record what was cut off it fits into the 30 s that Kubernetes
 // gives a pod to end.
-const DefaultDrainTimeout = 30 * time.Second
+const DefaultDrainTimeout = 20 * time.Second
 
 // Limits of the listeners. Bodies have their own in gateway.Config.
 const (
@@ -71,6 +81,9 @@ func (c *Config) Check() error {
 	if c.Listen == "" {
 		return errors.New("listen: is empty; want host:port, for example 127.0.0.1:8080")
 	}
+	if c.DrainDelay < 0 {
+		return fmt.Errorf("drain_delay: %v; it must not be negative", c.DrainDelay)
+	}
 	if c.DrainTimeout < 0 {
 		return fmt.Errorf("drain_timeout: %v; it must not be negative", c.DrainTimeout)
 	}
@@ -80,8 +93,8 @@ func (c *Config) Check() error {
 	return c.Gateway.Check()
 }
 
-// Run serves until ctx is done, then drains: it stops accepting, lets the
-// requests in flight end, and returns nil. The recorder has all rows by then;
+// Run serves until ctx is done, then drains: it says so, stops accepting, lets
+// the requests in flight end, and returns nil. The recorder has all rows by then;
 // flushing it is the caller's.
 //
 // Errors name the key of the setting that can't work.
@@ -134,12 +147,13 @@ func Run(ctx context.Context, c Config) error {
 		defer end()
 		select {
 		case <-ctx.Done():
+			s.announceEnd(parts, c.DrainDelay)
 		case <-parts.Done(): // one of them failed
 		}
 		s.drain(c.DrainTimeout)
 		return nil
 	})
-	s.announce(&c, front, side)
+	s.announce(&c, front, side, choke)
 	return work.Wait()
 }
 
@@ -192,8 +206,8 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 }
 
 // announce says where the router listens.
-func (s *servers) announce(c *Config, front, side net.Listener) {
-	at := Addresses{Listen: front.Addr()}
+func (s *servers) announce(c *Config, front, side net.Listener, choke *route.Router) {
+	at := Serving{Listen: front.Addr(), OldestOpen: choke.OldestOpen}
 	line := []any{"listen", at.Listen.String(), "policy", c.Route.Policy, "mode", c.Route.Mode}
 	if side != nil {
 		at.Admin = side.Addr()
@@ -205,6 +219,22 @@ func (s *servers) announce(c *Config, front, side net.Listener) {
 	s.log.Info("router serves", line...)
 	if c.Ready != nil {
 		c.Ready(at)
+	}
+}
+
+// announceEnd says on the second listener that the router is on its way out,
+// and leaves the world the delay to notice, unless a part fails meanwhile.
+func (s *servers) announceEnd(parts context.Context, delay time.Duration) {
+	s.admin.Drain()
+	if delay <= 0 {
+		return
+	}
+	s.log.Info("router will accept no more requests", "drain_delay", delay)
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-parts.Done():
 	}
 }
 

@@ -73,7 +73,7 @@ func newEngine(t *testing.T) *engine {
 }
 
 type running struct {
-	at    router.Addresses
+	at    router.Serving
 	rows  rows
 	stop  context.CancelFunc
 	ended chan error
@@ -115,8 +115,8 @@ func start(t *testing.T, c router.Config) *running {
 	t.Helper()
 	r := &running{rows: rows{make(chan feature.Decision, 10), make(chan feature.Outcome, 10)}, ended: make(chan error, 1), closed: make(chan struct{})}
 	c.Log = slog.New(watch{slog.DiscardHandler, r.closed})
-	ready := make(chan router.Addresses, 1)
-	c.Recorder, c.Ready = r.rows, func(at router.Addresses) { ready <- at }
+	ready := make(chan router.Serving, 1)
+	c.Recorder, c.Ready = r.rows, func(at router.Serving) { ready <- at }
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	finished := make(chan struct{})
@@ -219,6 +219,63 @@ func TestDrainLetsStreamsEnd(t *testing.T) {
 	}
 }
 
+// Whoever asks /readyz hears of the end while requests are still taken.
+func TestDrainIsAnnouncedBeforeTheDoorCloses(t *testing.T) {
+	e := newEngine(t)
+	close(e.finish)
+	c := config(e.URL)
+	c.DrainDelay = 300 * time.Millisecond
+	r := start(t, c)
+	<-e.scrapes
+	<-e.scrapes
+	if status, body := r.get(t, "/readyz"); status != 200 {
+		t.Fatalf("/readyz: %d %q", status, body)
+	}
+	began := time.Now()
+	r.stop()
+	for {
+		status, body := r.get(t, "/readyz")
+		if status == 503 && strings.Contains(body, "draining") {
+			break
+		}
+		if time.Since(began) > c.DrainDelay {
+			t.Fatalf("/readyz: %d %q", status, body)
+		}
+	}
+	if time.Since(began) < c.DrainDelay/2 { // else this machine is too slow to tell
+		if a := r.post(t); a.StatusCode != 200 {
+			t.Errorf("answered %d while the end was only announced", a.StatusCode)
+		}
+	}
+	<-r.closed
+	if took := time.Since(began); took < c.DrainDelay {
+		t.Errorf("the door closed after %v, want %v", took, c.DrainDelay)
+	}
+	if err := <-r.ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+func TestOpenRequestsAreToldOf(t *testing.T) {
+	e := newEngine(t)
+	r := start(t, config(e.URL))
+	if at, open := r.at.OldestOpen(); open {
+		t.Errorf("open since %v, and nothing was sent", at)
+	}
+	a := r.post(t)
+	if at, open := r.at.OldestOpen(); !open || at != (<-r.rows.decisions).DecidedAt {
+		t.Errorf("open: %v, since %v", open, at)
+	}
+	close(e.finish)
+	if _, err := io.ReadAll(a.Body); err != nil {
+		t.Fatal(err)
+	}
+	<-r.rows.outcomes
+	if at, open := r.at.OldestOpen(); open {
+		t.Errorf("open since %v, and all ended", at)
+	}
+}
+
 func TestDrainTakesNoLongerThanItMay(t *testing.T) {
 	e := newEngine(t) // never finishes
 	c := config(e.URL)
@@ -255,6 +312,7 @@ func TestMistakesAreOneSentence(t *testing.T) {
 		"admin port in use": {func(c *router.Config) { c.Admin = taken.Addr().String() }, "admin: " + taken.Addr().String() + " is in use by another process"},
 		"no port":           {func(c *router.Config) { c.Listen = "127.0.0.1" }, `listen: can't listen on "127.0.0.1" (want host:port)`},
 		"no address":        {func(c *router.Config) { c.Listen = "" }, "listen: is empty"},
+		"drain delay":       {func(c *router.Config) { c.DrainDelay = -1 }, "drain_delay: "},
 		"drain":             {func(c *router.Config) { c.DrainTimeout = -1 }, "drain_timeout: "},
 		"gateway":           {func(c *router.Config) { c.Gateway.MaxBody = 0 }, "max_body_bytes: 0; it must be positive"},
 		"timeout":           {func(c *router.Config) { c.Gateway.Timeouts.Idle = 0 }, "idle_timeout: 0s; it must be positive"},
