@@ -26,12 +26,15 @@ type Maintenance struct {
 	Created []string // partitions made
 	Dropped []string // partitions dropped
 	Expired int64    // rows deleted from the default partitions
+	Emptied int64    // bundles whose bytes were dropped
 }
 
 // Maintain makes the day partitions of today and the days within ahead of now
 // (at most 366), moves rows that arrived before their partition into it, and
 // drops what is older than retention, in whole days; a retention of 0 keeps
-// everything. It is safe to call from several processes and as often as one
+// everything. Of bundles as old it drops the bytes and keeps the verdicts, but
+// touches none that was served since, nor the last 10 accepted ones of an LLM,
+// which a person may roll back to. It is safe to call from several processes and as often as one
 // likes; a writer waits for it for an instant only. Call it at least once
 // every ahead.
 func (s *Store) Maintain(ctx context.Context, now time.Time, ahead, retention time.Duration) (Maintenance, error) {
@@ -74,10 +77,51 @@ func (s *Store) Maintain(ctx context.Context, now time.Time, ahead, retention ti
 		}
 		done.Expired += tag.RowsAffected()
 	}
-	if len(done.Created)+len(done.Dropped) > 0 {
-		s.log.Info("partitions maintained", "created", len(done.Created), "dropped", len(done.Dropped))
+	if retention > 0 {
+		var err error
+		if done.Emptied, err = s.emptyBundles(ctx, now.Add(-retention)); err != nil {
+			return done, err
+		}
+	}
+	if len(done.Created)+len(done.Dropped) > 0 || done.Emptied > 0 {
+		s.log.Info("store maintained", "partitions_created", len(done.Created), "partitions_dropped", len(done.Dropped),
+			"bundles_emptied", done.Emptied)
 	}
 	return done, nil
+}
+
+// bundlesKept is how many accepted bundles of an LLM keep their bytes however
+// old they are.
+const bundlesKept = 10
+
+const (
+	// Nobody rolls back meanwhile; reading goes on.
+	lockServed = `LOCK TABLE served IN EXCLUSIVE MODE`
+
+	emptyBundles = `
+		UPDATE bundles b SET bytes = '', emptied_at = clock_timestamp()
+		WHERE b.created_at < $1 AND b.emptied_at IS NULL
+			AND NOT EXISTS (SELECT FROM served s WHERE s.bundle = b.version)
+			AND NOT EXISTS (SELECT FROM served_history h WHERE h.bundle = b.version AND h.changed_at >= $1)
+			AND NOT (b.accepted AND b.version IN (
+				SELECT k.version FROM bundles k WHERE k.llm = b.llm AND k.accepted ORDER BY k.version DESC LIMIT $2))`
+)
+
+// emptyBundles drops the bytes of bundles made before oldest that nobody will
+// ask for.
+func (s *Store) emptyBundles(ctx context.Context, oldest time.Time) (n int64, err error) {
+	err = s.underLock(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockServed); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, emptyBundles, oldest, bundlesKept)
+		n = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, failed("drop the bytes of old bundles", err)
+	}
+	return n, nil
 }
 
 const deleteExpired = `DELETE FROM %s_default WHERE decided_at < $1`
@@ -103,11 +147,17 @@ func (s *Store) partitions(ctx context.Context, table string) (map[time.Time]boo
 	}
 	days := make(map[time.Time]bool, len(names))
 	for _, name := range names {
-		if d, err := time.Parse(dayInName, strings.TrimPrefix(name, table+"_")); err == nil {
+		if d, ok := dayOf(table, name); ok {
 			days[d] = true
 		}
 	}
 	return days, nil
+}
+
+// dayOf reads the day in a partition's name; the default one has none.
+func dayOf(table, name string) (time.Time, bool) {
+	d, err := time.Parse(dayInName, strings.TrimPrefix(name, table+"_"))
+	return d, err == nil
 }
 
 // A new partition is filled from the default one and then attached: creating

@@ -139,7 +139,7 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, accepted := range []bool{true, false} {
-		if _, err := store.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Accepted: accepted, MaxAge: time.Minute}); err != nil {
+		if _, _, err := store.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Accepted: accepted, MaxAge: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -138,7 +138,7 @@ func TestPublishRaces(t *testing.T) {
 				if !ok {
 					continue
 				}
-				v, err := store.PublishBundle(ctx, lease, featurestore.Bundle{
+				v, _, err := store.PublishBundle(ctx, lease, featurestore.Bundle{
 					LLM: "qwen", Bytes: []byte(owner), Accepted: true, MaxAge: time.Minute})
 				if err == nil {
 					published[i] = append(published[i], v)
@@ -189,7 +189,7 @@ func TestListen(t *testing.T) {
 	}
 	publish := func(accepted bool) int64 {
 		t.Helper()
-		v, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: "qwen", Accepted: accepted, MaxAge: time.Minute})
+		v, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: "qwen", Accepted: accepted, MaxAge: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -228,24 +228,3 @@ func (s *Store) Count(ctx context.Context, from, to time.Time) (Counts, error) {
 	}
 	return c, nil
 }
-
-// A sweep looks back one day from its limit, so that it reads two partitions
-// at most.
-const insertLost = `
-	INSERT INTO outcomes (decided_at, decision, attempt, status, endpoint)
-	SELECT d.decided_at, d.id, 1, 'lost', d.chosen
-	FROM decisions d
-	WHERE d.router = $1 AND d.decided_at < $2 AND d.decided_at >= $2 - interval '1 day'
-		AND NOT EXISTS (SELECT FROM outcomes o WHERE o.decided_at = d.decided_at AND o.decision = d.id)
-	ON CONFLICT (decided_at, decision, attempt) DO NOTHING`
-
-// Sweep writes a lost outcome for every decision of router that was made
-// within the day before olderThan and has none. Should the real outcome still
-// come, it replaces the lost one. It returns how many it wrote.
-func (s *Store) Sweep(ctx context.Context, router string, olderThan time.Time) (int64, error) {
-	tag, err := s.pool.Exec(ctx, insertLost, storable(router), olderThan)
-	if err != nil {
-		return 0, failed("sweep lost outcomes", err)
-	}
-	return tag.RowsAffected(), nil
-}

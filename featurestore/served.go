@@ -18,7 +18,8 @@ type Pointer struct {
 	SHA256      [sha256.Size]byte `json:"-"` // of the bundle's bytes
 	ValidatedAt time.Time         `json:"validated_at"`
 	MaxAge      time.Duration     `json:"max_age"` // the bundle is stale when ValidatedAt is longer ago
-	Reason      string            `json:"reason"`  // of the last change: published, rollback, or as Revalidate was told
+	Reason      string            `json:"reason"`  // of the last change: published, rollback, released, or as Revalidate was told
+	Pinned      bool              `json:"pinned"`  // by Rollback: a refit does not move it; always false in a history
 }
 
 // Served is a pointer with the bundle it points to. The receiver checks the
@@ -29,7 +30,7 @@ type Served struct {
 }
 
 const selectServed = `
-	SELECT s.llm, s.bundle, s.validated_at, s.max_age, s.reason, b.bytes, b.sha256
+	SELECT s.llm, s.bundle, s.validated_at, s.max_age, s.reason, s.pinned, b.bytes, b.sha256
 	FROM served s JOIN bundles b ON b.version = s.bundle
 	WHERE s.llm = $1`
 
@@ -39,7 +40,7 @@ func (s *Store) Served(ctx context.Context, llm string) (Served, error) {
 	var maxAge float64
 	var sum []byte
 	err := s.pool.QueryRow(ctx, selectServed, llm).
-		Scan(&v.LLM, &v.Version, &v.ValidatedAt, &maxAge, &v.Reason, &v.Bytes, &sum)
+		Scan(&v.LLM, &v.Version, &v.ValidatedAt, &maxAge, &v.Reason, &v.Pinned, &v.Bytes, &sum)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return v, fmt.Errorf("a bundle of %q: %w", llm, ErrNotServed)
 	}
@@ -52,7 +53,7 @@ func (s *Store) Served(ctx context.Context, llm string) (Served, error) {
 }
 
 const selectPointers = `
-	SELECT s.llm, s.bundle, b.sha256, s.validated_at, s.max_age, s.reason
+	SELECT s.llm, s.bundle, b.sha256, s.validated_at, s.max_age, s.reason, s.pinned
 	FROM served s JOIN bundles b ON b.version = s.bundle
 	WHERE $1::text IS NULL OR s.llm = $1 ORDER BY s.llm`
 
@@ -89,7 +90,7 @@ func scanPointer(row pgx.CollectableRow) (Pointer, error) {
 	var p Pointer
 	var maxAge float64
 	var sum []byte
-	err := row.Scan(&p.LLM, &p.Version, &sum, &p.ValidatedAt, &maxAge, &p.Reason)
+	err := row.Scan(&p.LLM, &p.Version, &sum, &p.ValidatedAt, &maxAge, &p.Reason, &p.Pinned)
 	copy(p.SHA256[:], sum)
 	p.ValidatedAt, p.MaxAge = p.ValidatedAt.UTC(), seconds(maxAge)
 	return p, err
@@ -130,27 +131,32 @@ func (s *Store) Revalidate(ctx context.Context, lease Lease, llm string, version
 	return nil
 }
 
-const (
-	selectRollback = `
-		SELECT s.max_age FROM bundles b JOIN served s ON s.llm = b.llm
-		WHERE b.version = $2 AND b.llm = $1 AND b.accepted
-		FOR UPDATE OF s`
-)
+const selectRollback = `
+	SELECT s.max_age, b.emptied_at IS NOT NULL
+	FROM bundles b JOIN served s ON s.llm = b.llm
+	WHERE b.version = $2 AND b.llm = $1 AND b.accepted
+	FOR UPDATE OF s`
 
 // Rollback serves llm with an earlier accepted bundle again, as of now, and
-// notifies it. It asks for no lease: it is a person's decision. It returns
-// ErrNotFound when llm has no accepted bundle of that version.
+// notifies it. It pins the pointer: refits are stored with their verdicts and
+// renew the validation, but move it only after Release. It asks for no lease:
+// it is a person's decision. It returns ErrNotFound when llm has no accepted
+// bundle of that version, or Maintain has dropped its bytes.
 func (s *Store) Rollback(ctx context.Context, llm string, version int64) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var maxAge float64
-		err := tx.QueryRow(ctx, selectRollback, llm, version).Scan(&maxAge)
+		var emptied bool
+		err := tx.QueryRow(ctx, selectRollback, llm, version).Scan(&maxAge, &emptied)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("an accepted bundle of that version: %w", ErrNotFound)
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, moveServed, llm, version, maxAge, "rollback"); err != nil {
+		if emptied {
+			return fmt.Errorf("its bytes, which outlived their retention: %w", ErrNotFound)
+		}
+		if _, err := tx.Exec(ctx, moveServed, llm, version, maxAge, "rollback", true); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, notifyBundle, channel, strconv.FormatInt(version, 10))
@@ -162,8 +168,29 @@ func (s *Store) Rollback(ctx context.Context, llm string, version int64) error {
 	return nil
 }
 
+const release = `
+	WITH released AS (
+		UPDATE served SET pinned = false, reason = 'released'
+		WHERE llm = $1 AND pinned
+		RETURNING llm, bundle, validated_at, max_age, reason)
+	INSERT INTO served_history (llm, bundle, validated_at, max_age, reason)
+	SELECT llm, bundle, validated_at, max_age, reason FROM released`
+
+// Release ends what Rollback pinned: the next accepted bundle of llm is served
+// again. It returns ErrNotPinned when nothing was.
+func (s *Store) Release(ctx context.Context, llm string) error {
+	tag, err := s.pool.Exec(ctx, release, llm)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNotPinned
+	}
+	if err != nil {
+		return failed("release what "+llm+" is served with", err)
+	}
+	return nil
+}
+
 const selectHistory = `
-	SELECT h.llm, h.bundle, b.sha256, h.validated_at, h.max_age, h.reason
+	SELECT h.llm, h.bundle, b.sha256, h.validated_at, h.max_age, h.reason, false
 	FROM served_history h JOIN bundles b ON b.version = h.bundle
 	WHERE h.llm = $1 ORDER BY h.id DESC LIMIT $2`
 

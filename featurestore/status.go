@@ -36,16 +36,9 @@ type TableStatus struct {
 // Migration 0 and nothing else.
 func (s *Store) Status(ctx context.Context) (Status, error) {
 	var st Status
-	provider, done, err := s.migrations()
-	if err != nil {
+	var err error
+	if st.Migration, st.Latest, err = s.Version(ctx); err != nil || st.Migration == 0 {
 		return st, err
-	}
-	defer done()
-	if st.Migration, st.Latest, err = provider.GetVersions(ctx); err != nil {
-		return st, failed("read the version of the schema", err)
-	}
-	if st.Migration == 0 {
-		return st, nil
 	}
 	if st.Decisions, err = s.tableStatus(ctx, "decisions"); err != nil {
 		return st, err
@@ -59,6 +52,20 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 	}
 	st.Served, err = s.ServedLLMs(ctx)
 	return st, err
+}
+
+// Version returns the version of the database's schema, 0 without one, and of
+// this binary's. It counts nothing.
+func (s *Store) Version(ctx context.Context) (migration, latest int64, err error) {
+	provider, done, err := s.migrations()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer done()
+	if migration, latest, err = provider.GetVersions(ctx); err != nil {
+		return 0, 0, failed("read the version of the schema", err)
+	}
+	return migration, latest, nil
 }
 
 const selectTotals = `

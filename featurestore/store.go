@@ -23,6 +23,8 @@ var (
 	ErrNotFound = errors.New("not found in the store")
 	// ErrNotServed means that an LLM has no served bundle, or not the given one.
 	ErrNotServed = errors.New("not the served bundle")
+	// ErrNotPinned means that an LLM's pointer was not pinned by a rollback.
+	ErrNotPinned = errors.New("not pinned by a rollback")
 	// ErrLeaseLost means that a lease has expired or has another holder now.
 	ErrLeaseLost = errors.New("lease lost")
 )
@@ -45,8 +47,9 @@ type Options struct {
 // Store is a pool of connections to the database. It is safe for concurrent
 // use.
 type Store struct {
-	pool *pgxpool.Pool
-	log  *slog.Logger
+	pool  *pgxpool.Pool
+	log   *slog.Logger
+	swept swept
 }
 
 // Open connects to the database at url, which users give as DATABASE_URL: its

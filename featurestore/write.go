@@ -34,17 +34,31 @@ const (
 		FROM pg_temp.staged_decisions
 		ON CONFLICT (decided_at, id) DO NOTHING`
 
-	// A real outcome replaces 'lost', which only a sweeper writes and which
-	// can be written while the real one waits in a spool. Otherwise the first
-	// one stays.
+	// A real outcome takes the place of 'lost' ones of its decision, whatever
+	// the attempt: a sweeper writes those, also while the real one waits in a
+	// spool. $1 and $2 bound the batch, so that few partitions are looked at.
+	deleteLost = `DELETE FROM outcomes o
+		USING pg_temp.staged_outcomes s
+		WHERE o.decided_at BETWEEN $1 AND $2 AND o.status = 'lost'
+			AND s.decided_at = o.decided_at AND s.decision = o.decision AND s.status <> 'lost'`
+
+	// A lost outcome says nothing beside any other. Otherwise the first one of
+	// an attempt stays, unless it is a lost one that a sweeper wrote since the
+	// delete.
 	insertOutcomes = `INSERT INTO outcomes (
 			decided_at, decision, attempt, status, http_status, ttft, tpot, e2e,
 			output_tokens, cached_tokens, endpoint, censored_at, finished_at)
 		SELECT DISTINCT ON (decided_at, decision, attempt)
 			decided_at, decision, attempt, status, http_status, ttft, tpot, e2e,
 			output_tokens, cached_tokens, endpoint, censored_at, finished_at
-		FROM pg_temp.staged_outcomes
-		ORDER BY decided_at, decision, attempt, status = 'lost'
+		FROM pg_temp.staged_outcomes s
+		WHERE status <> 'lost' OR NOT (
+			EXISTS (SELECT FROM outcomes o
+				WHERE o.decided_at BETWEEN $1 AND $2 AND o.decided_at = s.decided_at AND o.decision = s.decision)
+			OR EXISTS (SELECT FROM pg_temp.staged_outcomes t
+				WHERE t.decided_at = s.decided_at AND t.decision = s.decision
+					AND (t.status <> 'lost' OR t.attempt < s.attempt)))
+		ORDER BY decided_at, decision, attempt
 		ON CONFLICT (decided_at, decision, attempt) DO UPDATE SET
 			status = excluded.status, http_status = excluded.http_status, ttft = excluded.ttft,
 			tpot = excluded.tpot, e2e = excluded.e2e, output_tokens = excluded.output_tokens,
@@ -61,7 +75,7 @@ func (s *Store) WriteDecisions(ctx context.Context, decisions []feature.Decision
 
 // WriteOutcomes stores outcomes in one transaction. Those already stored are
 // left as they are, except that a real outcome replaces a lost one of the same
-// attempt.
+// decision.
 func (s *Store) WriteOutcomes(ctx context.Context, outcomes []feature.Outcome) error {
 	return s.write(ctx, nil, outcomes)
 }
@@ -88,7 +102,10 @@ func insert(ctx context.Context, tx pgx.Tx, decisions []feature.Decision, outcom
 		rows := pgx.CopyFromSlice(len(decisions), func(i int) ([]any, error) {
 			return decisionValues(&decisions[i]), nil
 		})
-		if err := load(ctx, tx, stageDecisions, "staged_decisions", decisionColumns, rows, insertDecisions); err != nil {
+		if err := load(ctx, tx, stageDecisions, "staged_decisions", decisionColumns, rows); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, insertDecisions); err != nil {
 			return err
 		}
 	}
@@ -96,8 +113,21 @@ func insert(ctx context.Context, tx pgx.Tx, decisions []feature.Decision, outcom
 		rows := pgx.CopyFromSlice(len(outcomes), func(i int) ([]any, error) {
 			return outcomeValues(&outcomes[i]), nil
 		})
-		if err := load(ctx, tx, stageOutcomes, "staged_outcomes", outcomeColumns, rows, insertOutcomes); err != nil {
+		if err := load(ctx, tx, stageOutcomes, "staged_outcomes", outcomeColumns, rows); err != nil {
 			return err
+		}
+		first, last := outcomes[0].DecidedAt, outcomes[0].DecidedAt
+		for i := range outcomes {
+			if at := outcomes[i].DecidedAt; at.Before(first) {
+				first = at
+			} else if at.After(last) {
+				last = at
+			}
+		}
+		for _, sql := range []string{deleteLost, insertOutcomes} {
+			if _, err := tx.Exec(ctx, sql, stored(first), stored(last)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -112,13 +142,11 @@ func partitionAppeared(err error) bool {
 	return errors.As(err, &refused) && refused.Code == "23514"
 }
 
-func load(ctx context.Context, tx pgx.Tx, stage, table string, columns []string, rows pgx.CopyFromSource, insert string) error {
+// load copies rows into a staging table.
+func load(ctx context.Context, tx pgx.Tx, stage, table string, columns []string, rows pgx.CopyFromSource) error {
 	if _, err := tx.Exec(ctx, stage); err != nil {
 		return err
 	}
-	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"pg_temp", table}, columns, rows); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, insert)
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"pg_temp", table}, columns, rows)
 	return err
 }

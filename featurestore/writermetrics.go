@@ -67,6 +67,10 @@ func newWriterMetrics(r prometheus.Registerer, w *Writer) (*writerMetrics, error
 			Name: "spillway_store_spool_minutes_left",
 			Help: "How long the rest of the spool would last without the database at the present rate; +Inf when nothing arrives."},
 			w.minutesLeft),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "spillway_store_lost_total",
+			Help: "Decisions whose outcome never came, as sweeps of this process recorded; a late outcome does not take back its count."},
+			func() float64 { return float64(w.store.swept.lost.Load()) }),
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, err

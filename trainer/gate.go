@@ -13,7 +13,8 @@ import (
 // ln(actual/prior) on held-out rows.
 type Verdict struct {
 	Accepted           bool           `json:"accepted"`
-	Reasons            []string       `json:"reasons"`           // of a refusal
+	Reasons            []string       `json:"reasons"`           // of a refusal, for people
+	Grounds            []Ground       `json:"grounds"`           // the same from a closed set, each once
 	Missing            []string       `json:"missing,omitempty"` // what could not be learned, so that the prior stays
 	LearnRows          int            `json:"learn_rows"`
 	HeldOut            int            `json:"held_out_rows"` // with a TTFT
@@ -25,6 +26,29 @@ type Verdict struct {
 	TPOTMedianAPE      feature.Number `json:"tpot_median_ape"`
 	PriorTTFTMedianAPE feature.Number `json:"prior_ttft_median_ape"`
 	PriorTPOTMedianAPE feature.Number `json:"prior_tpot_median_ape"`
+}
+
+// Ground is why the gate refuses a candidate.
+type Ground string
+
+// The grounds.
+const (
+	NoBetterThanPrior  Ground = "prior"    // all heads together, with 95 % confidence
+	NoBetterThanCART   Ground = "cart"     // all heads together
+	WorseThanServed    Ground = "served"   // all heads together
+	ConstantHead       Ground = "constant" // a head says the same of every row
+	HeadWorseThanPrior Ground = "head"     // a single head, by more than a margin
+	MissingTPOT        Ground = "missing"  // the served bundle has one
+)
+
+var grounds = []Ground{NoBetterThanPrior, NoBetterThanCART, WorseThanServed, ConstantHead, HeadWorseThanPrior, MissingTPOT}
+
+// refuse adds a reason.
+func (v *Verdict) refuse(ground Ground, reason string) {
+	v.Reasons = append(v.Reasons, reason)
+	if !slices.Contains(v.Grounds, ground) {
+		v.Grounds = append(v.Grounds, ground)
+	}
 }
 
 // HeadVerdict is one head's part of a verdict.
@@ -97,28 +121,9 @@ const (
 // confidence, none may say the same of every row, and none may be missing
 // that the served bundle has.
 func (t *Trainer) verdict(learn, judge []sample, learned targets, r rivals) Verdict {
-	v := Verdict{LearnRows: len(learn), Reasons: []string{}}
-	var worse []string
+	v := Verdict{LearnRows: len(learn), Reasons: []string{}, Grounds: []Ground{}}
 	for target := range bundle.Targets {
-		h := t.headVerdict(target, judge, r)
-		v.Heads = append(v.Heads, h)
-		if !learned[target] {
-			continue
-		}
-		if h.Distinct < 2 {
-			worse = append(worse, fmt.Sprintf("%s says the same of every row", h.Head))
-		}
-		var alone targets
-		alone[target] = true
-		if t.versus(r.candidate, r.prior, alone, judge, r).Low > headMargin {
-			worse = append(worse, fmt.Sprintf("%s is worse than the prior", h.Head))
-		}
-	}
-	if !learned[bundle.TPOTP50] {
-		v.Missing = append(v.Missing, fmt.Sprintf("no TPOT: %d of %d held-out rows have one, so the prior stays", v.Heads[bundle.TPOTP50].Rows, len(judge)))
-		if r.served != nil && (says(*r.served, bundle.TPOTP50) || says(*r.served, bundle.TPOTP90)) {
-			worse = append(worse, "has no TPOT, which the served bundle has")
-		}
+		v.Heads = append(v.Heads, t.headVerdict(target, judge, r))
 	}
 	v.HeldOut = v.Heads[bundle.TTFTP50].Rows
 	v.VersusPrior, v.VersusCART = t.versus(r.candidate, r.prior, learned, judge, r), t.versus(r.candidate, r.cart, learned, judge, r)
@@ -126,19 +131,38 @@ func (t *Trainer) verdict(learn, judge []sample, learned targets, r rivals) Verd
 	v.TPOTMedianAPE, v.PriorTPOTMedianAPE = medianAPE(bundle.TPOTP50, r.candidate, judge), medianAPE(bundle.TPOTP50, r.prior, judge)
 
 	if !(v.VersusPrior.High < 0) {
-		v.Reasons = append(v.Reasons, "does not beat the prior")
+		v.refuse(NoBetterThanPrior, "does not beat the prior")
 	}
 	if !(v.VersusCART.Mean < 0) {
-		v.Reasons = append(v.Reasons, "does not beat the CART baseline")
+		v.refuse(NoBetterThanCART, "does not beat the CART baseline")
 	}
 	if r.served != nil {
 		i := t.versus(r.candidate, *r.served, learned, judge, r)
 		v.VersusServed = &i
 		if !(i.Mean <= 0) {
-			v.Reasons = append(v.Reasons, "loses to the served bundle")
+			v.refuse(WorseThanServed, "loses to the served bundle")
 		}
 	}
-	v.Reasons = append(v.Reasons, worse...)
+	for target := range bundle.Targets {
+		if !learned[target] {
+			continue
+		}
+		head := v.Heads[target]
+		if head.Distinct < 2 {
+			v.refuse(ConstantHead, fmt.Sprintf("%s says the same of every row", head.Head))
+		}
+		var alone targets
+		alone[target] = true
+		if t.versus(r.candidate, r.prior, alone, judge, r).Low > headMargin {
+			v.refuse(HeadWorseThanPrior, fmt.Sprintf("%s is worse than the prior", head.Head))
+		}
+	}
+	if !learned[bundle.TPOTP50] {
+		v.Missing = append(v.Missing, fmt.Sprintf("no TPOT: %d of %d held-out rows have one, so the prior stays", v.Heads[bundle.TPOTP50].Rows, len(judge)))
+		if r.served != nil && (says(*r.served, bundle.TPOTP50) || says(*r.served, bundle.TPOTP90)) {
+			v.refuse(MissingTPOT, "has no TPOT, which the served bundle has")
+		}
+	}
 	v.Accepted = len(v.Reasons) == 0
 	return v
 }

@@ -162,7 +162,8 @@ func TestRunOutlivesAFailingStore(t *testing.T) {
 	})
 }
 
-// counts are the trainer's counters: failures, and the refits by outcome.
+// counts are the trainer's counters: failures, the refits by outcome, the
+// refusals by ground, and when the last success was.
 func counts(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -175,6 +176,10 @@ func counts(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 			switch f.GetName() {
 			case "spillway_trainer_failures_total":
 				out["failures"] = m.GetCounter().GetValue()
+			case "spillway_trainer_last_success_timestamp_seconds":
+				out["last success"] = m.GetGauge().GetValue()
+			case "spillway_trainer_refusals_total":
+				out["ground "+m.Label[0].GetValue()] = m.GetCounter().GetValue()
 			case "spillway_trainer_refits_total":
 				out[m.Label[0].GetValue()] = m.GetCounter().GetValue()
 			}

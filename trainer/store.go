@@ -28,8 +28,9 @@ type Store interface {
 type Lease interface {
 	Renew(ctx context.Context, ttl time.Duration) error
 	Release(ctx context.Context) error
-	// Publish stores a bundle with its verdict and serves it when accepted.
-	Publish(ctx context.Context, p Published) (version int64, err error)
+	// Publish stores a bundle with its verdict and serves it when accepted,
+	// unless a person has pinned what is served: then served is false.
+	Publish(ctx context.Context, p Published) (version int64, served bool, err error)
 	// Revalidate says that the served version was found good at the time.
 	Revalidate(ctx context.Context, llm string, version int64, at time.Time, reason string) error
 }

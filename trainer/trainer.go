@@ -25,6 +25,7 @@ type Trainer struct {
 	log     *slog.Logger
 	metrics *metrics
 	judged  map[string]judgement // the last one of each LLM
+	ready   readiness
 }
 
 // New makes a Trainer. owner names it in the lease, and must not be that of
@@ -33,7 +34,8 @@ func New(config Config, owner string, store Store, log *slog.Logger, reg prometh
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
-	return &Trainer{config: config, owner: owner, store: store, log: log, metrics: newMetrics(reg), judged: map[string]judgement{}}, nil
+	return &Trainer{config: config, owner: owner, store: store, log: log, metrics: newMetrics(reg),
+		judged: map[string]judgement{}, ready: readiness{well: time.Now()}}, nil
 }
 
 // Result is what a cycle did for one LLM.
@@ -49,11 +51,14 @@ type Result struct {
 // Outcomes of a cycle.
 const (
 	Accepted = "accepted"
+	Held     = "held"     // the gate said yes, but a person pinned what is served; that is judged as after a refusal
 	Refused  = "refused"  // the gate said no; the served bundle stays, and is fresh again if it is still good
 	Quiet    = "quiet"    // too few new rows since the last judgement; the served bundle is extended
 	TooFew   = "too_few"  // too few rows to judge anything; the served bundle is extended
 	Unfitted = "unfitted" // the fit failed; the served bundle is judged as after a refusal
 )
+
+var outcomes = []string{Accepted, Held, Refused, Quiet, TooFew, Unfitted}
 
 // Run refits on schedule until ctx is done, then returns nil. A cycle that
 // fails is logged and counted, and the next one tries again.
@@ -72,7 +77,6 @@ func (t *Trainer) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		if _, err := t.Once(ctx); err != nil && ctx.Err() == nil {
-			t.metrics.failures.Inc()
 			t.log.Error("refit failed", "error", err)
 		}
 	}
@@ -83,13 +87,31 @@ func (t *Trainer) Run(ctx context.Context) error {
 // the others from their refit; the error names each that did. When the lease
 // is lost nothing more is published. A Trainer runs one cycle at a time.
 func (t *Trainer) Once(ctx context.Context) ([]Result, error) {
+	results, worked, err := t.once(ctx)
+	now := time.Now()
+	switch {
+	case err != nil && ctx.Err() != nil: // asked to end
+	case err != nil:
+		t.metrics.failures.Inc()
+		t.ready.failed(err)
+	default:
+		t.ready.succeeded(now)
+		if worked {
+			t.metrics.lastSuccess.Set(float64(now.UnixMicro()) / 1e6)
+		}
+	}
+	return results, err
+}
+
+// once does so; worked is false when another trainer holds the lease.
+func (t *Trainer) once(ctx context.Context) (results []Result, worked bool, err error) {
 	lease, ok, err := t.store.Lease(ctx, t.owner, leaseTime)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !ok {
 		t.log.Info("another trainer holds the lease")
-		return nil, nil
+		return nil, false, nil
 	}
 	defer func() {
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -100,13 +122,12 @@ func (t *Trainer) Once(ctx context.Context) ([]Result, error) {
 	}()
 	llms, err := t.store.LLMs(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var results []Result
 	var failed []error
 	for _, llm := range llms {
 		if err := lease.Renew(ctx, leaseTime); err != nil {
-			return results, errors.Join(append(failed, err)...)
+			return results, true, errors.Join(append(failed, err)...)
 		}
 		result, err := t.refit(ctx, lease, llm)
 		if err != nil {
@@ -124,7 +145,7 @@ func (t *Trainer) Once(ctx context.Context) ([]Result, error) {
 		t.log.Log(ctx, level, "refit", "llm", llm, "outcome", result.Outcome, "rows", result.Rows, "version", result.Version, "why", result.Why)
 		results = append(results, result)
 	}
-	return results, errors.Join(failed...)
+	return results, true, errors.Join(failed...)
 }
 
 // cycle is the refit of one LLM.
@@ -182,11 +203,18 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 	}
 	verdict := t.verdict(learn, judge, learned, r)
 	c.result.Verdict = &verdict
-	if err := t.publish(ctx, c, candidate); err != nil {
+	served, err := t.publish(ctx, c, candidate)
+	switch {
+	case err != nil:
 		return err
-	}
-	if !verdict.Accepted {
+	case !verdict.Accepted:
+		for _, ground := range verdict.Grounds {
+			t.metrics.refusals.WithLabelValues(string(ground)).Inc()
+		}
 		c.result.Outcome, c.result.Why = Refused, strings.Join(verdict.Reasons, "; ")
+		return t.rescore(ctx, c, judge, r)
+	case !served:
+		c.result.Outcome, c.result.Why = Held, "the served bundle is pinned by a rollback until it is released"
 		return t.rescore(ctx, c, judge, r)
 	}
 	c.result.Outcome, c.result.Why = Accepted, strings.Join(verdict.Missing, "; ")
@@ -217,29 +245,30 @@ func (t *Trainer) rivals(served Served, learn, judge []sample) (rivals, error) {
 	return r, nil
 }
 
-// publish stores the candidate with its verdict, served or not.
-func (t *Trainer) publish(ctx context.Context, c *cycle, candidate *bundle.Bundle) error {
+// publish stores the candidate with its verdict, and says whether it is served
+// now.
+func (t *Trainer) publish(ctx context.Context, c *cycle, candidate *bundle.Bundle) (served bool, err error) {
 	bytes, err := bundle.Encode(candidate)
 	if err != nil {
-		return err
+		return false, err
 	}
 	verdict, err := json.Marshal(c.result.Verdict)
 	if err != nil {
-		return fmt.Errorf("write the verdict: %w", err)
+		return false, fmt.Errorf("write the verdict: %w", err)
 	}
 	metadata, err := json.Marshal(map[string]any{
 		"schema": candidate.Schema.String(), "window": candidate.Window, "seed": candidate.Seed, "bytes": len(bytes),
 	})
 	if err != nil {
-		return fmt.Errorf("write the metadata: %w", err)
+		return false, fmt.Errorf("write the metadata: %w", err)
 	}
 	interval, err := t.config.Interval(time.Now())
 	if err != nil {
-		return err
+		return false, err
 	}
-	c.result.Version, err = c.lease.Publish(ctx, Published{
+	c.result.Version, served, err = c.lease.Publish(ctx, Published{
 		LLM: c.result.LLM, Bytes: bytes, Metadata: metadata, Verdict: verdict,
 		Accepted: c.result.Verdict.Accepted, MaxAge: maxAgeIntervals * interval,
 	})
-	return err
+	return served, err
 }

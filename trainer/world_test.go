@@ -187,9 +187,9 @@ func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
 
 func (l *lease) Release(ctx context.Context) error { return l.store.ReleaseLease(ctx, l.lease) }
 
-func (l *lease) Publish(ctx context.Context, p trainer.Published) (int64, error) {
+func (l *lease) Publish(ctx context.Context, p trainer.Published) (int64, bool, error) {
 	if err := called(l.store.onPublish); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	return l.store.PublishBundle(ctx, l.lease, featurestore.Bundle{
 		LLM: p.LLM, Bytes: p.Bytes, Metadata: p.Metadata, Verdict: p.Verdict, Accepted: p.Accepted, MaxAge: p.MaxAge,

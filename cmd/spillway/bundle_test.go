@@ -69,7 +69,7 @@ func TestCorruptBundle(t *testing.T) {
 	}
 	publish := func(data []byte) int64 {
 		t.Helper()
-		version, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: data, Accepted: true, MaxAge: time.Hour})
+		version, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: data, Accepted: true, MaxAge: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

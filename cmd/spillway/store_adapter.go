@@ -99,7 +99,7 @@ func (h *heldLease) Renew(ctx context.Context, ttl time.Duration) error {
 
 func (h *heldLease) Release(ctx context.Context) error { return h.store.ReleaseLease(ctx, h.lease) }
 
-func (h *heldLease) Publish(ctx context.Context, p trainer.Published) (int64, error) {
+func (h *heldLease) Publish(ctx context.Context, p trainer.Published) (int64, bool, error) {
 	return h.store.PublishBundle(ctx, h.lease, featurestore.Bundle{
 		LLM: p.LLM, Bytes: p.Bytes, Metadata: p.Metadata, Verdict: p.Verdict, Accepted: p.Accepted, MaxAge: p.MaxAge,
 	})

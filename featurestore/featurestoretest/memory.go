@@ -96,8 +96,13 @@ func (m *Memory) addOutcome(o feature.Outcome) {
 	if m.outcomes[k] == nil {
 		m.outcomes[k] = map[int]feature.Outcome{}
 	}
-	if old, ok := m.outcomes[k][o.Attempt]; !ok || old.Status == feature.Lost {
-		m.outcomes[k][o.Attempt] = o
+	attempts := m.outcomes[k]
+	if o.Status == feature.Lost && len(attempts) > 0 {
+		return
+	}
+	maps.DeleteFunc(attempts, func(_ int, old feature.Outcome) bool { return old.Status == feature.Lost })
+	if _, ok := attempts[o.Attempt]; !ok {
+		attempts[o.Attempt] = o
 	}
 }
 
@@ -212,9 +217,9 @@ func (m *Memory) Sweep(_ context.Context, router string, olderThan time.Time) (i
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var n int64
-	for _, k := range m.sorted(olderThan.Add(-24*time.Hour), olderThan) {
+	for _, k := range m.sorted(time.Time{}, olderThan) {
 		d := m.decisions[k]
-		if d.Router != router || len(m.outcomes[k]) > 0 {
+		if router != "" && d.Router != router || len(m.outcomes[k]) > 0 {
 			continue
 		}
 		unknown := feature.Seconds(feature.Unknown)
@@ -274,22 +279,23 @@ func (m *Memory) ReleaseLease(_ context.Context, l featurestore.Lease) error {
 }
 
 // PublishBundle does what the store's does, but notifies nobody.
-func (m *Memory) PublishBundle(_ context.Context, lease featurestore.Lease, b featurestore.Bundle) (int64, error) {
+func (m *Memory) PublishBundle(_ context.Context, lease featurestore.Lease, b featurestore.Bundle) (int64, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if b.Accepted && b.MaxAge <= 0 {
-		return 0, fmt.Errorf("publish a bundle of %s: max age %v of an accepted bundle must be above 0", b.LLM, b.MaxAge)
+		return 0, false, fmt.Errorf("publish a bundle of %s: max age %v of an accepted bundle must be above 0", b.LLM, b.MaxAge)
 	}
 	if err := m.check(lease); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	b.Version = int64(len(m.bundles) + 1)
 	b.SHA256, b.Bytes, b.CreatedAt = sha256.Sum256(b.Bytes), slices.Clone(b.Bytes), cut(time.Now())
 	m.bundles = append(m.bundles, b)
-	if b.Accepted {
-		m.point(featurestore.Pointer{LLM: b.LLM, Version: b.Version, ValidatedAt: b.CreatedAt, MaxAge: b.MaxAge, Reason: "published"})
+	if !b.Accepted || m.served[b.LLM].Pinned {
+		return b.Version, false, nil
 	}
-	return b.Version, nil
+	m.point(featurestore.Pointer{LLM: b.LLM, Version: b.Version, ValidatedAt: b.CreatedAt, MaxAge: b.MaxAge, Reason: "published"})
+	return b.Version, true, nil
 }
 
 func (m *Memory) point(p featurestore.Pointer) {
@@ -298,6 +304,7 @@ func (m *Memory) point(p featurestore.Pointer) {
 	}
 	p.SHA256 = m.bundles[p.Version-1].SHA256
 	m.served[p.LLM] = p
+	p.Pinned = false
 	m.history = append(m.history, p)
 }
 
@@ -317,7 +324,7 @@ func (m *Memory) Bundles(_ context.Context, llm string, limit int) ([]featuresto
 	defer m.mu.Unlock()
 	var list []featurestore.Bundle
 	for _, b := range slices.Backward(m.bundles) {
-		if b.LLM == llm && len(list) < limit {
+		if (llm == "" || b.LLM == llm) && len(list) < limit {
 			b.Bytes = nil
 			list = append(list, b)
 		}
@@ -397,7 +404,20 @@ func (m *Memory) Rollback(_ context.Context, llm string, version int64) error {
 	if !ok || version < 1 || version > int64(len(m.bundles)) || m.bundles[version-1].LLM != llm || !m.bundles[version-1].Accepted {
 		return fmt.Errorf("an accepted bundle %d of %s: %w", version, llm, featurestore.ErrNotFound)
 	}
-	p.Version, p.ValidatedAt, p.Reason = version, cut(time.Now()), "rollback"
+	p.Version, p.ValidatedAt, p.Reason, p.Pinned = version, cut(time.Now()), "rollback", true
+	m.point(p)
+	return nil
+}
+
+// Release does what the store's does.
+func (m *Memory) Release(_ context.Context, llm string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.served[llm]
+	if !p.Pinned {
+		return fmt.Errorf("release what %s is served with: %w", llm, featurestore.ErrNotPinned)
+	}
+	p.Reason, p.Pinned = "released", false
 	m.point(p)
 	return nil
 }

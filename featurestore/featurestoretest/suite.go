@@ -31,7 +31,7 @@ type Store interface {
 	AcquireLease(ctx context.Context, name, owner string, ttl time.Duration) (featurestore.Lease, bool, error)
 	RenewLease(context.Context, featurestore.Lease, time.Duration) (featurestore.Lease, error)
 	ReleaseLease(context.Context, featurestore.Lease) error
-	PublishBundle(context.Context, featurestore.Lease, featurestore.Bundle) (int64, error)
+	PublishBundle(context.Context, featurestore.Lease, featurestore.Bundle) (version int64, served bool, err error)
 	Bundle(ctx context.Context, version int64) (featurestore.Bundle, error)
 	Bundles(ctx context.Context, llm string, limit int) ([]featurestore.Bundle, error)
 	Served(ctx context.Context, llm string) (featurestore.Served, error)
@@ -40,6 +40,7 @@ type Store interface {
 	ServedHistory(ctx context.Context, llm string, limit int) ([]featurestore.Pointer, error)
 	Revalidate(ctx context.Context, lease featurestore.Lease, llm string, version int64, at time.Time, reason string) error
 	Rollback(ctx context.Context, llm string, version int64) error
+	Release(ctx context.Context, llm string) error
 }
 
 var (
@@ -67,11 +68,14 @@ func Suite(t *testing.T, make func(*testing.T) Store) {
 		{"a decision comes back bit for bit", roundTrip},
 		{"writing again changes nothing", idempotent},
 		{"a real outcome replaces a lost one", sweep},
+		{"an outcome of any attempt ends being lost", lateOutcome},
+		{"a sweep of any router", sweepAny},
 		{"a window joins, orders and limits", window},
 		{"awkward text is repaired", awkwardText},
 		{"a lease has one holder", leases},
 		{"publishing needs the lease", publish},
 		{"the pointer moves and moves back", rollback},
+		{"a pinned pointer stays until it is released", pin},
 		{"what is missing says so", missing},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, make(t)) })
@@ -303,8 +307,10 @@ func publish(t *testing.T, s Store) {
 	must(t, err)
 	b := featurestore.Bundle{LLM: "qwen", Bytes: []byte{1, 2, 3}, Metadata: json.RawMessage(`{"rows": 10}`),
 		Verdict: json.RawMessage(`{"pinball": 0.1}`), Accepted: true, MaxAge: 30 * time.Minute}
-	v1, err := s.PublishBundle(ctx, lease, b)
-	must(t, err)
+	v1, moved, err := s.PublishBundle(ctx, lease, b)
+	if must(t, err); !moved {
+		t.Error("an accepted bundle is not served")
+	}
 	served, err := s.Served(ctx, "qwen")
 	must(t, err)
 	want := featurestore.Served{
@@ -317,8 +323,10 @@ func publish(t *testing.T, s Store) {
 
 	refused := b
 	refused.Accepted, refused.Bytes, refused.Metadata = false, nil, nil
-	v2, err := s.PublishBundle(ctx, lease, refused)
-	must(t, err)
+	v2, moved, err := s.PublishBundle(ctx, lease, refused)
+	if must(t, err); moved {
+		t.Error("a refused bundle is served")
+	}
 	if p, err := s.ServedPointer(ctx, "qwen"); err != nil || p != want.Pointer {
 		t.Errorf("after a refusal %v %v, want %v", p, err, want.Pointer)
 	}
@@ -351,7 +359,7 @@ func publish(t *testing.T, s Store) {
 	expired, _, err := s.AcquireLease(ctx, "old", "a", -time.Second)
 	must(t, err)
 	for _, l := range []featurestore.Lease{lease, other, expired, {}} {
-		if _, err := s.PublishBundle(ctx, l, b); !errors.Is(err, featurestore.ErrLeaseLost) {
+		if _, _, err := s.PublishBundle(ctx, l, b); !errors.Is(err, featurestore.ErrLeaseLost) {
 			t.Errorf("publishing with lease %+v: %v, want ErrLeaseLost", l, err)
 		}
 		if err := s.Revalidate(ctx, l, "qwen", v1, at, "x"); !errors.Is(err, featurestore.ErrLeaseLost) {
@@ -369,11 +377,11 @@ func rollback(t *testing.T, s Store) {
 	must(t, err)
 	var versions []int64
 	for i, accepted := range []bool{true, false, true} {
-		v, err := s.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Bytes: []byte{byte(i)}, Accepted: accepted, MaxAge: time.Minute})
+		v, _, err := s.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Bytes: []byte{byte(i)}, Accepted: accepted, MaxAge: time.Minute})
 		must(t, err)
 		versions = append(versions, v)
 	}
-	other, err := s.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "llama", Bytes: []byte{9}, Accepted: true, MaxAge: time.Minute})
+	other, _, err := s.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "llama", Bytes: []byte{9}, Accepted: true, MaxAge: time.Minute})
 	must(t, err)
 	must(t, s.Rollback(ctx, "qwen", versions[0]))
 	served, err := s.Served(ctx, "qwen")
@@ -424,7 +432,7 @@ func missing(t *testing.T, s Store) {
 	}
 	lease, _, err := s.AcquireLease(ctx, "refit", "a", time.Minute)
 	must(t, err)
-	if _, err := s.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Accepted: true}); err == nil {
+	if _, _, err := s.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Accepted: true}); err == nil {
 		t.Error("an accepted bundle without a max age was published")
 	}
 }
