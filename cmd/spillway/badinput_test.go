@@ -80,6 +80,17 @@ func TestWrongConfiguration(t *testing.T) {
 		{"unknown evaluator", "predictor: {evaluator: tea}\n", []string{"predictor.evaluator", "leaves"}},
 		{"no schedule", "trainer: {schedule: sometimes}\n", []string{"trainer.schedule", `"sometimes"`}},
 		{"endpoint without a scheme", "router: {endpoints: [{url: \"127.0.0.1:8000\"}]}\n", []string{"router.endpoints[0]", `"127.0.0.1:8000"`, "http://"}},
+		{"no listen", "router: {listen: \"\"}\n", []string{"router.listen", "empty", "host:port"}},
+		{"listen without a port", "router: {listen: home}\n", []string{"router.listen", `"home"`, "host:port"}},
+		{"admin on no port", "router: {admin: \"127.0.0.1:99999\"}\n", []string{"router.admin", "99999", "host:port"}},
+		{"forecast address of another kind", "router: {forecast: {address: http://127.0.0.1:1}}\n", []string{"router.forecast.address", "http://127.0.0.1:1", "unix:///path or host:port"}},
+		{"relative socket", "predictor: {listen: unix://run/x.sock}\n", []string{"predictor.listen", "unix://run/x.sock", "unix:///path"}},
+		{"negative setting", "router: {settings: {max_ttft_penalty: -1}}\n", []string{"router.settings.max_ttft_penalty", "from 0"}},
+		{"setting that is no number", "router: {settings: {tokens_per_request: .nan}}\n", []string{"router.settings.tokens_per_request", "from 0"}},
+		{"no time for an answer", "router: {answer_timeout: 0s}\n", []string{"router.answer_timeout", "positive"}},
+		{"negative drain delay", "router: {drain_delay: -1s}\n", []string{"router.drain_delay", "negative"}},
+		{"no name", "router: {name: \"\"}\n", []string{"router.name", "empty"}},
+		{"no endpoints", "log: {level: info}\n", []string{"router.endpoints", "router.endpoints_file", "--config"}},
 		{"endpoint listed twice", "router: {endpoints: [{url: http://a:1}, {url: http://a:1}]}\n", []string{"router.endpoints[1]", "a:1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -96,7 +107,12 @@ func TestCheckConfig(t *testing.T) {
 		if out := must(t, "", verb, "--check-config", "--config", good); !strings.Contains(out, "good") {
 			t.Errorf("%s --check-config prints %q", verb, out)
 		}
-		must(t, "", verb, "--check-config") // the defaults are good as well
+		if verb == "router" { // the defaults lack one thing: where to send requests
+			mistake{args: []string{verb, "--check-config"}, says: []string{"defaults: ", "router.endpoints", "--config"}}.check(t)
+		} else {
+			must(t, "", verb, "--check-config") // the defaults are good as well
+			must(t, "", verb, "--check-config", "--config", write(t, "spillway.yaml", "log: {level: warn}\n"))
+		}
 		mistake{args: []string{verb, "--check-config"}, config: "x: 1\n", says: []string{`"x"`}}.check(t)
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/internal/telemetry"
+	"github.com/spillway-llm/spillway/router"
+	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/policy"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
@@ -65,9 +67,11 @@ type RouterConfig struct {
 	Endpoints     []pool.Endpoint `yaml:"endpoints"`
 	EndpointsFile string          `yaml:"endpoints_file"` // watched
 	MaxBodyBytes  int64           `yaml:"max_body_bytes"`
-	AskUsage      bool            `yaml:"ask_usage"` // ask engines for usage and strip it again
-	FirstByte     time.Duration   `yaml:"first_byte_timeout"`
+	AskUsage      bool            `yaml:"ask_usage"`          // ask engines for usage and strip it again
+	FirstByte     time.Duration   `yaml:"first_byte_timeout"` // of streamed answers
+	Answer        time.Duration   `yaml:"answer_timeout"`     // of answers that are not streamed
 	Idle          time.Duration   `yaml:"idle_timeout"`
+	DrainDelay    time.Duration   `yaml:"drain_delay"` // how long the front door stays open after SIGTERM
 	Drain         time.Duration   `yaml:"drain_timeout"`
 	CompleteUpTo  int             `yaml:"complete_up_to"`  // rows hold every candidate up to this many
 	CompleteShare float64         `yaml:"complete_share"`  // and this share of larger ones
@@ -121,6 +125,7 @@ const defaultProfile = "qwen3-32b-h100-tp2-routing"
 // defaultConfig is what holds where the file says nothing.
 func defaultConfig() Config {
 	r := route.Defaults()
+	g := gateway.Defaults()
 	t := trainer.Defaults()
 	host, err := os.Hostname()
 	if err != nil {
@@ -141,8 +146,9 @@ func defaultConfig() Config {
 				ProbeInterval: r.ProbeInterval, ReturnHold: r.Limits.ReturnHold,
 			},
 			Scrape:       ScrapeConfig{Interval: time.Second, Timeout: 3 * time.Second, MaxAge: r.ScrapeMaxAge},
-			MaxBodyBytes: 64 << 20, AskUsage: true,
-			FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Drain: 30 * time.Second,
+			MaxBodyBytes: g.MaxBody, AskUsage: true,
+			FirstByte: g.Timeouts.FirstByte, Answer: g.Timeouts.Answer, Idle: g.Timeouts.Idle,
+			Drain:        router.DefaultDrainTimeout,
 			CompleteUpTo: r.CompleteUpTo, CompleteShare: r.CompleteShare, TokensPerByte: r.TokensPerByte,
 		},
 		Predictor: PredictorConfig{Listen: "unix:///tmp/spillway-predictor.sock", Admin: "127.0.0.1:8082", PollInterval: 5 * time.Second, Evaluator: "leaves"},
@@ -179,17 +185,14 @@ func plainYAML(err error) error {
 	return errors.New(oneLine(text))
 }
 
-// check reports the first value that can't work, by its key.
+// check reports the first value that can't work, by its key, whichever process
+// it is for. What only one of them needs, its verb checks.
 func (c *Config) check() error {
 	if _, err := telemetry.NewLogger(io.Discard, c.Log.Level, c.Log.Format); err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	routeConfig, err := c.route()
-	if err != nil {
+	if _, err := c.router(); err != nil {
 		return err
-	}
-	if err := routeConfig.Check(); err != nil {
-		return fmt.Errorf("router.%w", err)
 	}
 	if _, err := pool.New(pool.Config{Endpoints: c.Router.Endpoints}, telemetry.NewRegistry(), nil); err != nil {
 		return fmt.Errorf("router.%w", err)
@@ -212,18 +215,11 @@ func (c *Config) check() error {
 		{"store.spool_bytes: must be at least 1048576", c.Store.SpoolBytes >= 1<<20},
 		{"store.retention: must be at least 24h", c.Store.Retention >= 24*time.Hour},
 		{"store.ahead: must not be negative", c.Store.Ahead >= 0},
-		{"router.max_body_bytes: must be positive", c.Router.MaxBodyBytes > 0},
-		{"router.first_byte_timeout: must be positive", c.Router.FirstByte > 0},
-		{"router.idle_timeout: must be positive", c.Router.Idle > 0},
-		{"router.drain_timeout: must not be negative", c.Router.Drain >= 0},
-		{"router.complete_up_to: must not be negative", c.Router.CompleteUpTo >= 0},
-		{"router.complete_share: must be from 0 to 1", c.Router.CompleteShare >= 0 && c.Router.CompleteShare <= 1},
-		{"router.tokens_per_byte: must be positive", c.Router.TokensPerByte > 0},
+		{"store.spool_dir: is empty; want a directory", c.Store.SpoolDir != ""},
+		{"router.name: is empty; rows are found by it", c.Router.Name != ""},
 		{"router.scrape.interval: must be positive", c.Router.Scrape.Interval > 0},
 		{"router.scrape.timeout: must be positive", c.Router.Scrape.Timeout > 0},
 		{"router.scrape.max_age: must be at least 2 scrape intervals, or every endpoint is dated", c.Router.Scrape.MaxAge >= 2*c.Router.Scrape.Interval},
-		{"router.forecast.address: is empty; want unix:///path or host:port", c.Router.Forecast.Address != "" || c.Router.Policy != policy.Predicted},
-		{"predictor.listen: is empty; want unix:///path or host:port", c.Predictor.Listen != ""},
 		{"predictor.poll_interval: must be positive", c.Predictor.PollInterval > 0},
 		{`predictor.evaluator: want "leaves" or "flat"`, c.Predictor.Evaluator == "leaves" || c.Predictor.Evaluator == "flat"},
 		{"trainer.schedule: refits must be at least 5 s apart", interval >= 5*time.Second},
@@ -232,7 +228,7 @@ func (c *Config) check() error {
 			return errors.New(x.wrong)
 		}
 	}
-	return nil
+	return c.checkAddresses()
 }
 
 // profiles resolves the engine profiles.
@@ -278,6 +274,7 @@ func (c *Config) trainer() (trainer.Config, error) {
 type configFlags struct {
 	file  string
 	check bool
+	also  func(*Config) error // what this verb needs of a good configuration; nil: nothing more
 }
 
 func (f *configFlags) register(cmd *cobra.Command) {
@@ -297,6 +294,11 @@ func (f *configFlags) load(cmd *cobra.Command) (c Config, log *slog.Logger, done
 	}
 	if c, err = parseConfig(data); err != nil {
 		return c, nil, false, fmt.Errorf("%s: %w", where, err)
+	}
+	if f.also != nil {
+		if err := f.also(&c); err != nil {
+			return c, nil, false, fmt.Errorf("%s: %w", where, err)
+		}
 	}
 	if f.check {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: good\n", where)

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +22,7 @@ import (
 )
 
 func routerCommand() *cobra.Command {
-	var flags configFlags
+	flags := configFlags{also: (*Config).routable}
 	cmd := &cobra.Command{
 		Use:   "router",
 		Short: "Route OpenAI requests to endpoints",
@@ -43,11 +46,41 @@ listener. SIGTERM drains: requests in flight end, new ones are not accepted.`,
 	return cmd
 }
 
-func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
+// routable reports what a router needs and a configuration may lack.
+func (c *Config) routable() error {
 	if len(c.Router.Endpoints) == 0 && c.Router.EndpointsFile == "" {
-		return fmt.Errorf("router.endpoints: is empty, and router.endpoints_file too; list at least one endpoint")
+		return errors.New("router.endpoints: is empty, and router.endpoints_file too; list at least one endpoint in the file that --config names")
 	}
+	return nil
+}
+
+// router is the router's configuration as package router wants it, checked as
+// far as it can be without opening anything.
+func (c *Config) router() (router.Config, error) {
 	routeConfig, err := c.route()
+	if err != nil {
+		return router.Config{}, err
+	}
+	g := gateway.Defaults()
+	g.MaxBody, g.AskUsage = c.Router.MaxBodyBytes, c.Router.AskUsage
+	g.Timeouts.FirstByte, g.Timeouts.Answer, g.Timeouts.Idle = c.Router.FirstByte, c.Router.Answer, c.Router.Idle
+	config := router.Config{
+		Listen: c.Router.Listen, Admin: c.Router.Admin, DrainDelay: c.Router.DrainDelay, DrainTimeout: c.Router.Drain,
+		Pool: pool.Config{
+			Endpoints: c.Router.Endpoints, File: c.Router.EndpointsFile,
+			Interval: c.Router.Scrape.Interval, Timeout: c.Router.Scrape.Timeout,
+		},
+		Route:   routeConfig,
+		Gateway: g,
+	}
+	if err := config.Check(); err != nil {
+		return config, fmt.Errorf("router.%w", err)
+	}
+	return config, nil
+}
+
+func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
+	config, err := c.router()
 	if err != nil {
 		return err
 	}
@@ -63,19 +96,9 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	config := router.Config{
-		Listen: c.Router.Listen, Admin: c.Router.Admin, DrainTimeout: c.Router.Drain,
-		Pool: pool.Config{
-			Endpoints: c.Router.Endpoints, File: c.Router.EndpointsFile,
-			Interval: c.Router.Scrape.Interval, Timeout: c.Router.Scrape.Timeout,
-		},
-		Route: routeConfig,
-		Gateway: gateway.Config{
-			MaxBody: c.Router.MaxBodyBytes, AskUsage: c.Router.AskUsage,
-			Timeouts: gatewayTimeouts(c),
-		},
-		Recorder: writer, Log: log, Metrics: reg,
-	}
+	var serving atomic.Pointer[router.Serving]
+	config.Recorder, config.Log, config.Metrics = writer, log, reg
+	config.Ready = func(s router.Serving) { serving.Store(&s) }
 	if c.Router.Policy == policy.Predicted {
 		client, err := predictor.Dial(c.Router.Forecast.Address)
 		if err != nil {
@@ -90,7 +113,7 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	defer stopWriting()
 	var keep errgroup.Group
 	keep.Go(func() error { return writer.Run(writing) })
-	keep.Go(func() error { return lookAfter(writing, store, c, log) })
+	keep.Go(func() error { return lookAfter(writing, store, c, serving.Load, log) })
 	err = router.Run(ctx, config)
 	stopWriting()
 	keep.Wait()
@@ -100,37 +123,61 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	return nil
 }
 
-// lostAfter is how long after its time-out a request without an outcome is
-// given up.
-const lostAfter = time.Minute
+// Rows of requests without an outcome are given up some time after all that
+// the request may have waited for; those of other routers, which may be gone
+// for good or only not heard of yet, much later.
+const (
+	lostAfter       = time.Minute
+	lostAfterOthers = time.Hour
+)
+
+// lostBefore is when a request of this router must have been decided to be
+// given up: so long ago that it has ended, and before all that are open. One
+// that streams may go on for hours.
+func (c *RouterConfig) lostBefore(now time.Time, serving *router.Serving) time.Time {
+	before := now.Add(-max(c.FirstByte, c.Answer) - c.Idle - lostAfter)
+	if serving != nil {
+		if oldest, open := serving.OldestOpen(); open && oldest.Before(before) {
+			return oldest
+		}
+	}
+	return before
+}
 
 // lookAfter keeps the store usable while the router runs: tables, day
 // partitions, and outcomes that will never come. The database may be away.
-func lookAfter(ctx context.Context, store *featurestore.Store, c *Config, log *slog.Logger) error {
+func lookAfter(ctx context.Context, store *featurestore.Store, c *Config, serving func() *router.Serving, log *slog.Logger) error {
+	// failed logs what went wrong, but for what the end of the process did.
+	failed := func(err error, what string) bool {
+		if err != nil && ctx.Err() == nil {
+			log.Warn(what, "error", err)
+		}
+		return err != nil
+	}
+	sweep := func(router string, before time.Time) {
+		n, err := store.Sweep(ctx, router, before)
+		if !failed(err, "outcomes that will never come were not looked for") && n > 0 {
+			log.Warn("requests never ended and are recorded as lost", "rows", n, "router", cmp.Or(router, "any"))
+		}
+	}
 	migrated := false
 	var maintained time.Time
 	for wait := time.Second; ; wait = time.Minute {
 		now := time.Now()
 		if !migrated {
-			if err := store.Migrate(ctx); err == nil {
-				migrated = true
-			} else if ctx.Err() == nil {
-				log.Warn("the store can't be prepared yet; rows wait on disk", "error", err)
-				wait = 5 * time.Second
-			}
-		}
-		if migrated && now.Sub(maintained) > time.Hour {
-			if _, err := store.Maintain(ctx, now, c.Store.Ahead, c.Store.Retention); err == nil {
-				maintained = now
-			} else if ctx.Err() == nil {
-				log.Warn("day partitions were not maintained", "error", err)
-			}
+			migrated = !failed(store.Migrate(ctx), "the store can't be prepared yet; rows wait on disk")
 		}
 		if migrated {
-			olderThan := now.Add(-c.Router.FirstByte - c.Router.Idle - lostAfter)
-			if n, err := store.Sweep(ctx, c.Router.Name, olderThan); err == nil && n > 0 {
-				log.Warn("requests never ended and are recorded as lost", "rows", n)
+			before := c.Router.lostBefore(now, serving())
+			if now.Sub(maintained) > time.Hour {
+				if _, err := store.Maintain(ctx, now, c.Store.Ahead, c.Store.Retention); !failed(err, "day partitions were not maintained") {
+					maintained = now
+					sweep("", before.Add(-lostAfterOthers))
+				}
 			}
+			sweep(c.Router.Name, before)
+		} else {
+			wait = 5 * time.Second
 		}
 		select {
 		case <-ctx.Done():
@@ -138,10 +185,4 @@ func lookAfter(ctx context.Context, store *featurestore.Store, c *Config, log *s
 		case <-time.After(wait):
 		}
 	}
-}
-
-func gatewayTimeouts(c *Config) gateway.Timeouts {
-	t := gateway.Defaults().Timeouts
-	t.FirstByte, t.Idle = c.Router.FirstByte, c.Router.Idle
-	return t
 }

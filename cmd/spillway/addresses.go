@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/spillway-llm/spillway/router/policy"
+)
+
+// checkAddresses reports the first address of the configuration whose form is
+// wrong. Whether it can be listened on, or reached, only a start tells.
+func (c *Config) checkAddresses() error {
+	for _, x := range []struct {
+		key, address string
+		socket       bool // may be a Unix socket
+		unused       bool // may be anything
+	}{
+		{"router.listen", c.Router.Listen, false, false},
+		{"router.admin", c.Router.Admin, false, c.Router.Admin == ""},
+		{"router.forecast.address", c.Router.Forecast.Address, true, c.Router.Policy != policy.Predicted},
+		{"predictor.listen", c.Predictor.Listen, true, false},
+		{"predictor.admin", c.Predictor.Admin, false, c.Predictor.Admin == ""},
+		{"trainer.admin", c.Trainer.Admin, false, c.Trainer.Admin == ""},
+	} {
+		if x.unused || tcpAddress(x.address) || x.socket && socketAddress(x.address) {
+			continue
+		}
+		want := "host:port"
+		if x.socket {
+			want = "unix:///path or host:port"
+		}
+		if x.address == "" {
+			return fmt.Errorf("%s: is empty; want %s", x.key, want)
+		}
+		return fmt.Errorf("%s: %q is no address; want %s", x.key, x.address, want)
+	}
+	return nil
+}
+
+// tcpAddress reports whether address is host:port. The port may be a service's
+// name; the host may be empty.
+func tcpAddress(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
+}
+
+// socketAddress reports whether address is unix:// and an absolute path.
+func socketAddress(address string) bool {
+	path, ok := strings.CutPrefix(address, "unix://")
+	return ok && len(path) > 1 && path[0] == '/'
+}
