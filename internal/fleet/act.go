@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -55,12 +56,16 @@ func (w *world) send(who *client, turn int) error {
 	w.reschedule(w.unit(c))
 	if patience := w.config.Plan.Timeout; patience > 0 {
 		w.deadlines = append(w.deadlines, deadline{w.now + patience, c.id, c})
-		if len(w.deadlines)-w.expired == 1 {
-			w.agenda.set(w.actorTimeout, w.now+patience)
+		if len(w.deadlines) > 2*len(w.live)+64 { // most have ended long before
+			w.deadlines = slices.DeleteFunc(w.deadlines, deadline.over)
 		}
+		w.agenda.set(w.actorTimeout, w.deadlines[0].at)
 	}
 	return nil
 }
+
+// over reports whether the request of d has ended.
+func (d deadline) over() bool { return !d.call.open || d.call.id != d.id }
 
 // stream is how far the answer to c has come.
 func (c *call) stream() *stream { return &c.ticket.target.streams.all[c.ticket.stream] }
@@ -160,34 +165,30 @@ func (w *world) close(c *call, status feature.Status) {
 
 // giveUp ends the calls whose clients have waited long enough.
 func (w *world) giveUp() error {
-	for w.expired < len(w.deadlines) {
-		d := w.deadlines[w.expired]
-		over := !d.call.open || d.call.id != d.id
-		if !over && d.at > w.now {
-			break
-		}
-		w.expired++
-		if over {
+	due := 0
+	for ; due < len(w.deadlines) && w.deadlines[due].at <= w.now; due++ {
+		d := w.deadlines[due]
+		if d.over() {
 			continue
 		}
 		c, who := d.call, d.call.client
 		w.units[w.unit(c)].engine.Cancel(c.request.ID)
 		w.close(c, feature.ClientAbort) // and never used again: the engine may still hold it
 		w.reschedule(w.unit(c))
+		w.late = append(w.late, who)
+	}
+	w.deadlines = slices.Delete(w.deadlines, 0, due)
+	at := never
+	if len(w.deadlines) > 0 {
+		at = w.deadlines[0].at
+	}
+	w.agenda.set(w.actorTimeout, at)
+	for _, who := range w.late {
 		if err := w.answered(who); err != nil {
 			return err
 		}
 	}
-	if w.expired > len(w.deadlines)/2 {
-		n := copy(w.deadlines, w.deadlines[w.expired:])
-		clear(w.deadlines[n:])
-		w.deadlines, w.expired = w.deadlines[:n], 0
-	}
-	at := never
-	if w.expired < len(w.deadlines) {
-		at = w.deadlines[w.expired].at
-	}
-	w.agenda.set(w.actorTimeout, at)
+	w.late = w.late[:0]
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +30,7 @@ type beside struct {
 	rng      *rand.Rand
 	sim      *router
 	real     *route.Router
-	snapshot *pool.Snapshot
+	snapshot atomic.Pointer[pool.Snapshot]
 	last     feature.Decision
 	live     []*besideRequest
 }
@@ -42,7 +44,7 @@ type besideRequest struct {
 	received int
 }
 
-func (b *beside) Snapshot() *pool.Snapshot           { return b.snapshot }
+func (b *beside) Snapshot() *pool.Snapshot           { return b.snapshot.Load() }
 func (b *beside) ReportFailure(string)               {}
 func (b *beside) ReportSuccess(string)               {}
 func (b *beside) RecordDecision(d feature.Decision)  { b.last = d }
@@ -78,7 +80,8 @@ func newBeside(t *testing.T, seed uint64, name string, n int) *beside {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &beside{t: t, rng: rand.New(rand.NewPCG(seed, 0)), snapshot: &pool.Snapshot{Epoch: 1}}
+	b := &beside{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
+	initial := &pool.Snapshot{Epoch: 1}
 	config, err := RouterConfig{Policy: name, Forecaster: biased{}}.complete()
 	if err != nil {
 		t.Fatal(err)
@@ -96,11 +99,14 @@ func newBeside(t *testing.T, seed uint64, name string, n int) *beside {
 		c.Profiles[q.Name] = q
 		id := fmt.Sprintf("e%03d", i)
 		b.sim.meet(id, q.Name, q)
-		b.snapshot.Endpoints = append(b.snapshot.Endpoints, pool.State{
+		initial.Endpoints = append(initial.Endpoints, pool.State{
 			ID: id, Class: q.Name, LLMs: []string{"llm"}, Incarnation: 1, Healthy: true,
 			Waiting: feature.Unknown, Running: feature.Unknown, KVUsed: feature.Unknown,
 			KVCapacityTokens: feature.Unknown, BlockTokens: feature.Unknown, MaxNumSeqs: feature.Unknown,
 		})
+	}
+	b.snapshot.Store(initial)
+	for i := range n {
 		b.scrape(i)
 	}
 	b.real, err = route.New(c, b, asked{}, b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -114,10 +120,11 @@ func newBeside(t *testing.T, seed uint64, name string, n int) *beside {
 func (b *beside) scrape(i int) {
 	m := Metrics{Waiting: b.rng.IntN(5), Running: b.rng.IntN(40), KVUsed: b.rng.Float64()}
 	now := time.Now()
-	next := &pool.Snapshot{Epoch: b.snapshot.Epoch + 1, Endpoints: append([]pool.State(nil), b.snapshot.Endpoints...)}
+	was := b.snapshot.Load()
+	next := &pool.Snapshot{Epoch: was.Epoch + 1, Endpoints: slices.Clone(was.Endpoints)}
 	e := &next.Endpoints[i]
 	e.Waiting, e.Running, e.KVUsed, e.ScrapedAt, e.KVCapacityTokens = float64(m.Waiting), float64(m.Running), m.KVUsed, now, 30_000
-	b.snapshot = next
+	b.snapshot.Store(next)
 	b.sim.scraped(i, m, 30_000, now)
 }
 

@@ -22,31 +22,42 @@ func (s SLO) kept(o *Outcome) bool {
 // Summary is what a run comes to. Latencies are of requests that succeeded;
 // what nothing is known of is NaN.
 type Summary struct {
-	Requests int            `json:"requests"`
-	Success  feature.Number `json:"success"` // share of them
+	Requests int            `json:"requests"` // sent in the judged window
+	Success  feature.Number `json:"success"`  // share of them
 
 	TTFT Distribution `json:"ttft"`
 	TPOT Distribution `json:"tpot"`
 	E2E  Distribution `json:"e2e"`
 
+	// PromptTokens and OutputTokens are sums over the successful requests.
+	PromptTokens int `json:"prompt_tokens"`
+	OutputTokens int `json:"output_tokens"`
+
 	// Window counts what was read and written inside the judged window, by
-	// whatever request, per second of it; Cohort the successful requests sent
-	// in it, per second from the first one sent to the last one ended, which
-	// is how published load generators count.
+	// whatever request, per second of it. Cohort counts the successful requests
+	// that were sent in it, per second from the first one sent to the last one
+	// ended, which is how published load generators count.
 	Window Throughput `json:"window"`
 	Cohort Throughput `json:"cohort"`
 
-	HitRate       feature.Number   `json:"hit_rate"` // prompt tokens found cached, of those of requests that began
-	Goodput       feature.Number   `json:"goodput"`  // requests that kept the SLO, per second of the cohort
-	GoodShare     feature.Number   `json:"good_share"`
-	Slowdown      feature.Number   `json:"slowdown"` // mean over the classes of ClassSlowdown
-	Classes       []Class          `json:"classes"`  // ordered by name
+	HitRate     feature.Number `json:"hit_rate"`    // prompt tokens found cached, of those of requests that began
+	Preemptions int64          `json:"preemptions"` // of the whole run
+
+	Goodput   feature.Number `json:"goodput"`    // requests that kept the SLO, per second of the cohort
+	GoodShare feature.Number `json:"good_share"` // and their share
+
+	// Slowdown is the mean over the classes of their slowdowns, so that no
+	// class counts for more because it is asked more often.
+	Slowdown feature.Number `json:"slowdown"`
+	Classes  []ClassSummary `json:"classes"` // ordered by name
+
+	// Herd is how many times as likely as by chance two requests sent within
+	// the same second go to one endpoint: 1 for independent uniform choices,
+	// the number of endpoints when all go to one. Affinity raises it too, so it
+	// is to be compared between policies on equal traffic.
 	Herd          feature.Number   `json:"herd"`
-	Preemptions   int64            `json:"preemptions"`    // of the whole run
 	EndpointShare []feature.Number `json:"endpoint_share"` // of the requests
 	MostToMean    feature.Number   `json:"most_to_mean"`   // busiest endpoint's share over the mean share
-	OutputTokens  int              `json:"output_tokens"`
-	PromptTokens  int              `json:"prompt_tokens"`
 }
 
 // Distribution is seconds at a few quantiles.
@@ -64,8 +75,8 @@ type Throughput struct {
 	Output   feature.Number `json:"output_tokens"`
 }
 
-// Class is how one kind of traffic fared.
-type Class struct {
+// ClassSummary is how one kind of traffic fared.
+type ClassSummary struct {
 	Name     string         `json:"name"`
 	Requests int            `json:"requests"`
 	Slowdown feature.Number `json:"slowdown"` // mean of E2E over what the request takes alone
@@ -77,12 +88,7 @@ type Class struct {
 func (r *Result) All() Window { return Window{From: r.Loaded.From, To: never} }
 
 // Summary judges the requests that were sent inside a window: r.Loaded, r.All
-// or a stage of the plan.
-//
-// Herd is how many times as likely as by chance two requests sent within the
-// same second go to one endpoint: 1 for independent uniform choices, the
-// number of endpoints when all go to one. Affinity raises it too, so it is to
-// be compared between policies on equal traffic.
+// or a stage of the plan. Requests that a Sink took are not in it.
 func (r *Result) Summary(judged Window, slo SLO) Summary {
 	var s Summary
 	var ttft, tpot, e2e []float64
@@ -211,7 +217,7 @@ func (c *class) add(o *Outcome) {
 
 // classes finishes the classes in order of name, and averages over them so
 // that each counts alike however many requests it has.
-func classes(gathered map[string]*class) (all []Class, balanced feature.Number) {
+func classes(gathered map[string]*class) (all []ClassSummary, balanced feature.Number) {
 	names := make([]string, 0, len(gathered))
 	for name := range gathered {
 		names = append(names, name)
@@ -222,7 +228,7 @@ func classes(gathered map[string]*class) (all []Class, balanced feature.Number) 
 		c := gathered[name]
 		slowdown := distribution(c.slowdown).Mean
 		sum += float64(slowdown)
-		all = append(all, Class{
+		all = append(all, ClassSummary{
 			Name: name, Requests: len(c.e2e), Slowdown: feature.Number(slowdown),
 			TTFT: distribution(c.ttft), E2E: distribution(c.e2e),
 		})

@@ -98,8 +98,8 @@ type world struct {
 	live      []*call
 	free      []*call // ended, to be used again
 	calls     uint64
-	deadlines []deadline
-	expired   int // deadlines before it are over
+	deadlines []deadline // by time
+	late      []*client  // scratch: who gives up now
 	wakes     wakes
 	asked     uint64
 	arriving  workload.Session

@@ -409,6 +409,26 @@ func TestSinkTakesOutcomes(t *testing.T) {
 	}
 }
 
+// A run of any length holds what is on its way and no more.
+func TestMemoryIsThatOfLiveRequests(t *testing.T) {
+	plan := single(1<<40, 200, 5, 100*time.Millisecond)
+	plan.Timeout = time.Hour // never comes, and may not be waited for
+	c := world(policy.TokenLoad, 4, plan)
+	c.Sink, c.Horizon = func(fleet.Outcome) {}, 4000*time.Second
+	c.ObserveEvery = 1000 * time.Second
+	var heap []uint64
+	c.Observer = func(*fleet.Sample) {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		heap = append(heap, m.HeapAlloc)
+	}
+	simulate(t, c)
+	if first, last := heap[1], heap[len(heap)-1]; last > first+200_000 {
+		t.Errorf("after 10,000 requests the heap has %d bytes, after 30,000 %d", first, last)
+	}
+}
+
 func TestSimulateEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := world(policy.RoundRobin, 2, single(1<<40, 20, 5, 10*time.Millisecond))

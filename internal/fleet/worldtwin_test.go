@@ -114,14 +114,19 @@ func (w *twinWorld) act() bool {
 	return true
 }
 
-// giveUp ends all requests that are as old as clients wait.
+// giveUp ends all requests that are as old as clients wait, then the clients
+// go on.
 func (w *twinWorld) giveUp() {
-	for _, c := range slices.Clone(w.sent) {
+	var late []*twinClient
+	for _, c := range w.sent {
 		if c.open && c.at+w.c.Plan.Timeout == w.now {
 			w.engines[c.endpoint].cancel(w.id(c))
 			w.end(c, feature.ClientAbort)
-			w.answered(c.client)
+			late = append(late, c.client)
 		}
+	}
+	for _, c := range late {
+		w.answered(c)
 	}
 }
 
