@@ -370,12 +370,10 @@ func TestFileIsFollowed(t *testing.T) {
 		}
 		write("- http://a:1\n- http://b:1\n- ftp://c:1\n")
 		events.await(t, "endpoints file: an entry is left out")
-		events.await(t, "endpoints file was read")
+		events.await(t, "endpoints file was read", "endpoint is healthy", "endpoint is healthy")
 		if diff := cmp.Diff([]string{"a:1", "b:1"}, ids()); diff != "" {
 			t.Errorf("first list (-want +got):\n%s", diff)
 		}
-		events.await(t, "endpoint is healthy")
-		events.await(t, "endpoint is healthy")
 		first := p.Snapshot().Find("a:1").Incarnation
 
 		write("\n")
@@ -426,17 +424,18 @@ func (m messages) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (m messages) await(t *testing.T, message string) {
+// await waits until all of some lines were logged, in any order.
+func (m messages) await(t *testing.T, wanted ...string) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
-	for {
+	for len(wanted) > 0 {
 		select {
 		case got := <-m:
-			if got == message {
-				return
+			if i := slices.Index(wanted, got); i >= 0 {
+				wanted = slices.Delete(wanted, i, i+1)
 			}
 		case <-deadline:
-			t.Fatalf("%q was not logged within 20 s", message)
+			t.Fatalf("%q were not logged within 20 s", wanted)
 		}
 	}
 }
