@@ -2,9 +2,7 @@ package featurestore
 
 import (
 	"context"
-	"log/slog"
 	"sync"
-	"time"
 )
 
 // progress counts rows that are under way and lets one wait for none.
@@ -46,37 +44,4 @@ func (p *progress) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// burst is how long drops must stay away for the next to be told again.
-const burst = time.Minute
-
-// dropLog tells of lost rows once a burst, and how many there were when the
-// next begins.
-type dropLog struct {
-	log *slog.Logger
-
-	mu   sync.Mutex
-	last map[dropReason]time.Time
-	rows map[dropReason]int // since the last told
-}
-
-func (l *dropLog) lost(now time.Time, reason dropReason, rows int, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last == nil {
-		l.last, l.rows = map[dropReason]time.Time{}, map[dropReason]int{}
-	}
-	l.rows[reason] += rows
-	quiet := now.Sub(l.last[reason]) >= burst
-	l.last[reason] = now
-	if !quiet {
-		return
-	}
-	attrs := []any{"reason", string(reason), "rows", l.rows[reason]}
-	if err != nil {
-		attrs = append(attrs, "error", oneLine(err))
-	}
-	l.log.Error("rows are lost on their way to the database", attrs...)
-	l.rows[reason] = 0
 }

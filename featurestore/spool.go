@@ -29,6 +29,7 @@ type spool struct {
 	next     uint64
 	bytes    int64
 	rows     int
+	trimmed  int // rows dropped when it was opened, for the limit is lower now
 }
 
 // segmentsAtLeast is into how many segments the limit is divided, so that a
@@ -67,7 +68,7 @@ func openSpool(dir string, limit int64) (*spool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trim()
+	s.trimmed = s.trim()
 	return s, nil
 }
 

@@ -55,8 +55,13 @@ func setDefault[T int | int64 | time.Duration](v *T, value T) {
 // slower than they arrive, they go to a spool on disk, which is replayed in
 // order when it is back; a full spool drops its oldest rows. A row can reach
 // the database twice, which the store makes harmless, and is lost only where a
-// metric says so; a killed process loses what it recorded in the last
-// FlushInterval.
+// metric says so.
+//
+// A killed process loses what is in memory: what it recorded in the last
+// FlushInterval, and where a transaction was under way, its batch and the one
+// that waits for it. A transaction that hangs is given up after WriteTimeout
+// and its batch spooled, so nothing stays in memory for longer than
+// FlushInterval and twice WriteTimeout, however long the database is away.
 type Writer struct {
 	store   *Store
 	config  WriterConfig
@@ -103,6 +108,7 @@ func NewWriter(store *Store, config WriterConfig) (*Writer, error) {
 		return nil, fmt.Errorf("register the metrics of the writer: %w", err)
 	}
 	w.setUp(true)
+	w.drop(dropSpoolFull, spool.trimmed, nil)
 	if bytes, rows := spool.held(); rows > 0 {
 		w.progress.begin(int64(rows))
 		w.log.Info("rows of an earlier run wait in the spool", "rows", rows, "bytes", bytes)
@@ -148,6 +154,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	w.flush(ctx, writing)
 	<-collected
 	w.spool.close()
+	w.drops.end(time.Now())
 	return nil
 }
 
@@ -177,6 +184,7 @@ func (w *Writer) collect(ctx context.Context) {
 			}
 			w.observeRate(arrived, now.Sub(last))
 			arrived, last = 0, now
+			w.drops.tick(now)
 		case <-ctx.Done():
 			w.intake.Lock()
 			w.closed = true
@@ -257,7 +265,9 @@ const (
 )
 
 // replay writes the spool to the database until it is empty. It waits for a
-// database that is away, but not once ctx has ended.
+// database that is away, but not once ctx has ended. Meanwhile it spools the
+// batches that collect still handed over, which are newer than what it writes
+// and would else wait in memory.
 func (w *Writer) replay(ctx, writing context.Context) {
 	wait := retryFirst
 	for writing.Err() == nil {
@@ -265,6 +275,7 @@ func (w *Writer) replay(ctx, writing context.Context) {
 		if r.segment == nil && err == nil {
 			return
 		}
+		w.spoolWaiting()
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // someone deleted it
 			lost := w.spool.abandon()
@@ -277,6 +288,7 @@ func (w *Writer) replay(ctx, writing context.Context) {
 			err = w.write(writing, r.records)
 		}
 		if err != nil {
+			w.spoolWaiting()
 			select {
 			case <-ctx.Done():
 				return
@@ -294,6 +306,19 @@ func (w *Writer) replay(ctx, writing context.Context) {
 			w.drop(dropDamaged, lost, nil)
 		}
 		w.progress.end(int64(len(r.records) + lost))
+	}
+}
+
+// spoolWaiting spools the batch that waits for the database, if there is one.
+// While the spool holds something collect hands over at most one more: that
+// for which it had looked before.
+func (w *Writer) spoolWaiting() {
+	select {
+	case batch, ok := <-w.batches:
+		if ok {
+			w.keep(batch)
+		}
+	default:
 	}
 }
 

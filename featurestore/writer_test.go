@@ -114,6 +114,7 @@ type heard struct {
 	mu       sync.Mutex
 	messages map[string]chan struct{}
 	count    map[string]int
+	rows     map[string]int64 // sum of the attribute "rows"
 }
 
 func (h *heard) logger() *slog.Logger { return slog.New(h) }
@@ -130,6 +131,12 @@ func (h *heard) Handle(_ context.Context, r slog.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count[r.Message]++
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "rows" {
+			h.rows[r.Message] += a.Value.Int64()
+		}
+		return true
+	})
 	return nil
 }
 
@@ -137,7 +144,7 @@ func (h *heard) channel(message string) chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.messages == nil {
-		h.messages, h.count = map[string]chan struct{}{}, map[string]int{}
+		h.messages, h.count, h.rows = map[string]chan struct{}{}, map[string]int{}, map[string]int64{}
 	}
 	if h.messages[message] == nil {
 		h.messages[message] = make(chan struct{}, 100)
@@ -311,7 +318,8 @@ func TestWriterRestartReplays(t *testing.T) {
 	}
 }
 
-// A full spool keeps the newest rows and tells of the others once.
+// A full spool keeps the newest rows and tells of the others: at once, and at
+// the end how many more there were.
 func TestWriterFullSpoolDropsOldest(t *testing.T) {
 	var log heard
 	spool := t.TempDir()
@@ -329,8 +337,11 @@ func TestWriterFullSpoolDropsOldest(t *testing.T) {
 	if s.SpoolMinutesLeft > 1 {
 		t.Errorf("%v minutes left of a full spool", s.SpoolMinutesLeft)
 	}
-	if n := log.count[lost]; n != 1 {
-		t.Errorf("told %d times, want once", n)
+	if n := log.count[lost]; n > 2 {
+		t.Errorf("told %d times, want at most twice", n)
+	}
+	if log.rows[lost] != s.Dropped {
+		t.Errorf("told of %d lost rows, want %d", log.rows[lost], s.Dropped)
 	}
 
 	// What is kept is the newest: the last row made is among it.
@@ -349,6 +360,29 @@ func TestWriterFullSpoolDropsOldest(t *testing.T) {
 	newest, err := store.Count(t.Context(), noon.Add(1999*time.Millisecond), noon.Add(2*time.Second))
 	if err != nil || newest.Decisions != 1 {
 		t.Errorf("newest row: %+v %v", newest, err)
+	}
+}
+
+// A spool that is opened with a lower limit loses its oldest rows, and says so.
+func TestWriterTrimsAtTheStart(t *testing.T) {
+	spool := t.TempDir()
+	w, stop := running(t, open(t, nowhere), featurestore.WriterConfig{SpoolDir: spool, SpoolBytes: 1 << 20, BatchSize: 20})
+	newSource().record(w, 500)
+	stop()
+	before := w.Stats()
+	var log heard
+	registry := prometheus.NewRegistry()
+	w, err := featurestore.NewWriter(open(t, nowhere), featurestore.WriterConfig{
+		SpoolDir: spool, SpoolBytes: 1 << 18, Logger: log.logger(), Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := w.Stats()
+	if before.SpooledRows != 1000 || after.Dropped == 0 || after.SpooledRows+int(after.Dropped) != 1000 || log.rows[lost] != after.Dropped {
+		t.Errorf("before %+v, after %+v, told of %d lost rows", before, after, log.rows[lost])
+	}
+	if got := values(t, registry)[`spillway_store_rows_dropped_total{reason="spool_full"}`]; got != float64(after.Dropped) {
+		t.Errorf("counted %v, want %d", got, after.Dropped)
 	}
 }
 
