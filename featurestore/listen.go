@@ -21,18 +21,19 @@ const (
 
 // Listen calls heard with the version of every bundle that becomes or stays
 // served, from its own connection to listenURL, which must reach the database
-// itself rather than a pooler. It reconnects by itself and returns when ctx
-// ends. Notifications can be missed while it reconnects, and an empty
-// listenURL hears none at all: poll ServedPointer as well.
+// itself rather than a pooler; users give it as LISTEN_DATABASE_URL. It
+// reconnects by itself and returns when ctx ends. Notifications can be missed
+// while it reconnects, and an empty listenURL hears none at all: poll
+// ServedPointer as well.
 func (s *Store) Listen(ctx context.Context, listenURL string, heard func(version int64)) error {
 	if listenURL == "" {
-		s.log.Info("no listen_url: new bundles are found by polling alone")
+		s.log.Info("LISTEN_DATABASE_URL is not set: new bundles are found by polling alone")
 		<-ctx.Done()
 		return nil
 	}
 	config, err := pgx.ParseConfig(listenURL)
 	if err != nil {
-		return fmt.Errorf("listen_url is not a Postgres URL such as postgres://user@host:5432/spillway: %s", oneLine(err))
+		return fmt.Errorf("LISTEN_DATABASE_URL is not a Postgres URL such as postgres://user@host:5432/spillway: %s", oneLine(err))
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout

@@ -232,7 +232,7 @@ func TestListen(t *testing.T) {
 	if err := listener.Listen(ctx, "", nil); err != nil {
 		t.Error(err)
 	}
-	if err := listener.Listen(ctx, "postgres://host:port/x", nil); err == nil || !strings.Contains(err.Error(), "listen_url") {
-		t.Errorf("wrong listen_url: %v", err)
+	if err := listener.Listen(ctx, "postgres://x:secret@host:port/x", nil); err == nil || !strings.Contains(err.Error(), "LISTEN_DATABASE_URL") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("wrong listening URL: %v", err)
 	}
 }

@@ -19,8 +19,9 @@ func (e errNotReady) Error() string { return string(e) }
 
 // serveAdmin serves metrics and health of the processes that have no status
 // page of their own, until ctx ends. key names the setting in errors; an empty
-// address serves nothing.
-func serveAdmin(ctx context.Context, key, address string, reg *prometheus.Registry, ready func() error) error {
+// address serves nothing. ready is what /readyz says, beside "ready" when there
+// is no error.
+func serveAdmin(ctx context.Context, key, address string, reg *prometheus.Registry, ready func() (says string, err error)) error {
 	if address == "" {
 		<-ctx.Done()
 		return nil
@@ -33,11 +34,15 @@ func serveAdmin(ctx context.Context, key, address string, reg *prometheus.Regist
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
+		says, err := ready()
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
+		if says != "" {
+			fmt.Fprintln(w, says)
+		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })

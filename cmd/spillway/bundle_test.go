@@ -79,8 +79,8 @@ func TestCorruptBundle(t *testing.T) {
 	socket := "unix://" + filepath.Join(shortDir(t), "predictor.sock")
 	config := write(t, "predictor.yaml", fmt.Sprintf("predictor: {listen: %q, admin: \"\", poll_interval: 100ms}\n", socket))
 	start(t, database, "predictor", "--config", config).logged("predictor serves")
-	if out := must(t, "", "health", socket); !strings.Contains(out, "no bundle is published yet") {
-		t.Errorf("without a bundle health prints %q", out)
+	if _, said, code := run(t, "", "health", socket); code != 1 || !strings.Contains(said, "untrained") || !strings.Contains(said, "no bundle is published yet") {
+		t.Errorf("without a bundle health exits with %d and says %q", code, said)
 	}
 	router := startRouter(t, database, "endpoints: "+listed(startFleet(t, 2)),
 		fmt.Sprintf("forecast: {address: %q, deadline: 2s, probe_interval: 100ms, return_hold: 100ms}", socket))
@@ -162,9 +162,9 @@ func TestCorruptBundle(t *testing.T) {
 				}
 				return err
 			})
-			out, _, _ := run(t, "", "health", socket)
-			if !strings.Contains(out, fmt.Sprintf("failed, bundle %d (bundle %d: ", good, bad)) || !strings.Contains(out, c.reason) {
-				t.Errorf("health prints %q", out)
+			state := fmt.Sprintf("failed, bundle %d (bundle %d: ", good, bad)
+			if _, said, code := run(t, "", "health", socket); code != 1 || !strings.Contains(said, state) || !strings.Contains(said, c.reason) {
+				t.Errorf("health exits with %d and says %q", code, said)
 			}
 			live(t, good)
 		})
@@ -175,4 +175,32 @@ func TestCorruptBundle(t *testing.T) {
 	// A good one ends it.
 	next := publish(data)
 	live(t, next)
+}
+
+// With the way past a pooler, a predictor that hardly polls hears of a bundle.
+func TestPredictorListens(t *testing.T) {
+	database := newDatabase(t)
+	must(t, database, "store", "migrate")
+	t.Setenv("LISTEN_DATABASE_URL", database)
+	socket := "unix://" + filepath.Join(shortDir(t), "predictor.sock")
+	config := write(t, "predictor.yaml", fmt.Sprintf("predictor: {listen: %q, admin: \"\", poll_interval: 1h}\n", socket))
+	p := start(t, database, "predictor", "--config", config)
+	p.logged("listening for bundles")
+
+	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	lease, _, err := store.AcquireLease(t.Context(), refitLease, "test", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true, MaxAge: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	p.logged("bundle swapped in")
+	if out := must(t, "", "health", socket); !strings.Contains(out, llm+": serving") {
+		t.Errorf("health prints %q", out)
+	}
 }

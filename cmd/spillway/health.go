@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,7 +22,9 @@ func healthCommand() *cobra.Command {
 		Long: `Ask a router, a predictor, a trainer or a simulated endpoint whether it is well.
 Exit code 0 means yes. ADDRESS is an http URL of an admin listener (its /readyz is
 asked when no path is given), or where a predictor listens: unix:///path or
-host:port.`,
+host:port. There the answer is no unless every LLM is served by the bundle that is
+published for it, still fresh: one that is untrained, stale or failed is named
+with its reason. Ask /healthz for the life of the process alone.`,
 		Example: `  spillway health http://127.0.0.1:8081
   spillway health http://127.0.0.1:8081/healthz
   spillway health unix:///run/spillway/predictor.sock`,
@@ -78,15 +81,33 @@ func askPredictor(ctx context.Context, address string) (string, error) {
 		return "", err
 	}
 	if len(status.LLMs) == 0 {
-		return "up; no bundle is published yet", nil
+		return "", errors.New("untrained: the predictor is up, and no bundle is published yet")
 	}
-	var lines []string
+	var lines, wrong []string
 	for _, l := range status.LLMs {
-		line := fmt.Sprintf("%s: %s, bundle %d", l.LLM, l.State, l.Info.Bundle)
-		if l.LastError != "" {
-			line += " (" + l.LastError + ")"
+		if l.State == predictor.Serving {
+			lines = append(lines, stateLine(l))
+		} else {
+			wrong = append(wrong, stateLine(l))
 		}
-		lines = append(lines, line)
+	}
+	if status.SourceError != "" {
+		lines = append(lines, "it can't ask what is published: "+status.SourceError)
+	}
+	if len(wrong) > 0 {
+		return strings.Join(lines, "\n"), errors.New(strings.Join(wrong, "; "))
 	}
 	return strings.Join(lines, "\n"), nil
+}
+
+// stateLine says how one LLM is served, and why not otherwise.
+func stateLine(l predictor.LLMStatus) string {
+	line := fmt.Sprintf("%s: %s, bundle %d", l.LLM, l.State, l.Info.Bundle)
+	switch {
+	case l.LastError != "":
+		line += " (" + l.LastError + ")"
+	case l.State == predictor.Stale:
+		line += fmt.Sprintf(" (validated %s, good for %s)", l.ValidatedAt.Format(time.DateTime), l.MaxAge)
+	}
+	return line
 }

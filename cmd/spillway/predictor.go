@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -18,7 +20,9 @@ func predictorCommand() *cobra.Command {
 		Short: "Serve forecasts to routers",
 		Long: `Serve TTFT and TPOT forecasts over gRPC, from the bundles published in the store.
 A newly published bundle is checked and swapped in while requests go on; a bad one
-is refused and the old one stays. Needs DATABASE_URL.`,
+is refused and the old one stays. Needs DATABASE_URL. Where that leads to a pooler,
+LISTEN_DATABASE_URL may lead past it to the database itself: the predictor then
+hears of a new bundle at once, and finds it by polling otherwise.`,
 		Example: `  DATABASE_URL=postgres://... spillway predictor --config spillway.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,16 +41,9 @@ is refused and the old one stays. Needs DATABASE_URL.`,
 				PollInterval: c.Predictor.PollInterval,
 				Evaluator:    predictor.Evaluator(c.Predictor.Evaluator),
 				Logger:       log, Registerer: reg,
-			}, bundleSource{store, c.Store.ListenURL})
+			}, bundleSource{store, os.Getenv("LISTEN_DATABASE_URL")})
 			server.Sync(ctx)
-			ready := func() error {
-				for _, l := range server.Status().LLMs {
-					if l.State == predictor.Serving {
-						return nil
-					}
-				}
-				return errNotReady("no bundle is served")
-			}
+			ready := func() (string, error) { return predictorReady(server.Status()) }
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return server.Run(ctx) })
 			g.Go(func() error {
@@ -61,6 +58,29 @@ is refused and the old one stays. Needs DATABASE_URL.`,
 	}
 	flags.register(cmd)
 	return cmd
+}
+
+// predictorReady is ready while at least one LLM is served by a fresh bundle,
+// and names the others either way.
+func predictorReady(status predictor.Status) (says string, err error) {
+	var others []string
+	serving := false
+	for _, l := range status.LLMs {
+		if l.State == predictor.Serving {
+			serving = true
+		} else {
+			others = append(others, stateLine(l))
+		}
+	}
+	says = strings.Join(others, "\n")
+	switch {
+	case serving:
+		return says, nil
+	case says == "":
+		return "", errNotReady("no bundle is published yet")
+	default:
+		return "", errNotReady("no bundle is served fresh\n" + says)
+	}
 }
 
 // ended turns the end of a context into an orderly end.

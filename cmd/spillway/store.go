@@ -19,6 +19,15 @@ func openStore(ctx context.Context, log *slog.Logger, lazy bool) (*featurestore.
 	return featurestore.Open(ctx, databaseURL(), featurestore.Options{Logger: log, Lazy: lazy, MaxConns: 8})
 }
 
+// askStore opens the store for a verb that ends at once.
+func askStore(cmd *cobra.Command) (*featurestore.Store, error) {
+	log, err := telemetry.NewLogger(cmd.ErrOrStderr(), "warn", "text")
+	if err != nil {
+		return nil, err
+	}
+	return openStore(cmd.Context(), log, false)
+}
+
 func storeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
@@ -26,11 +35,12 @@ func storeCommand() *cobra.Command {
 		Long: `Look after the feature store, the Postgres database at DATABASE_URL that holds
 decisions, outcomes and bundles.`,
 		Example: `  DATABASE_URL=postgres://... spillway store migrate
-  DATABASE_URL=postgres://... spillway store status`,
+  DATABASE_URL=postgres://... spillway store status
+  DATABASE_URL=postgres://... spillway store bundles qwen3-32b`,
 		Args: cobra.NoArgs, // or a misspelt verb would print the help and succeed
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(storeMigrateCommand(), storeStatusCommand(), storeServeCommand())
+	cmd.AddCommand(storeMigrateCommand(), storeStatusCommand(), storeBundlesCommand(), storeRollbackCommand(), storeServeCommand())
 	return cmd
 }
 
@@ -59,11 +69,11 @@ those past store.retention. Safe to run at any time, also while routers write.`,
 			if _, err := store.Maintain(cmd.Context(), time.Now(), c.Store.Ahead, c.Store.Retention); err != nil {
 				return err
 			}
-			status, err := store.Status(cmd.Context())
+			version, _, err := store.Version(cmd.Context())
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "schema version %d\n", status.Migration)
+			fmt.Fprintf(cmd.OutOrStdout(), "schema version %d\n", version)
 			return nil
 		},
 	}
@@ -79,11 +89,7 @@ func storeStatusCommand() *cobra.Command {
 		Example: `  DATABASE_URL=postgres://... spillway store status --json`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), "warn", "text")
-			if err != nil {
-				return err
-			}
-			store, err := openStore(cmd.Context(), log, false)
+			store, err := askStore(cmd)
 			if err != nil {
 				return err
 			}
@@ -123,6 +129,7 @@ func printStoreStatus(cmd *cobra.Command, s featurestore.Status) {
 	fmt.Fprintf(out, "joined     %9d decisions have an outcome\n", s.Joined)
 	fmt.Fprintf(out, "bundles    %9d stored, %d accepted\n", s.Bundles, s.Accepted)
 	for _, p := range s.Served {
-		fmt.Fprintf(out, "served     %s: bundle %d, validated %s, good for %s (%s)\n", p.LLM, p.Version, p.ValidatedAt.Format(time.DateTime), p.MaxAge, p.Reason)
+		fmt.Fprintf(out, "served     %s: bundle %d, validated %s, good for %s (%s%s)\n",
+			p.LLM, p.Version, p.ValidatedAt.Format(time.DateTime), p.MaxAge, p.Reason, map[bool]string{true: ", pinned"}[p.Pinned])
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -22,7 +23,9 @@ func trainerCommand() *cobra.Command {
 		Short: "Refit the forecasts on schedule",
 		Long: `Refit the forecasts from the rows in the store: fit, judge on later rows, and
 publish what beats the prior and the baseline. Refusals are stored with their
-numbers. Several trainers may run; one at a time refits. Needs DATABASE_URL.`,
+numbers. Several trainers may run; one at a time refits. /readyz of trainer.admin
+says no once the last refit failed, or none ended well for three intervals of the
+schedule. Needs DATABASE_URL.`,
 		Example: `  spillway trainer --cron "*/10 * * * *"
   spillway trainer --cron "@every 20s"
   spillway trainer --once --json`,
@@ -49,7 +52,10 @@ numbers. Several trainers may run; one at a time refits. Needs DATABASE_URL.`,
 			}
 			defer store.Close()
 			reg := telemetry.NewRegistry()
-			owner := fmt.Sprintf("%s:%d", c.Router.Name, os.Getpid())
+			owner, err := leaseOwner()
+			if err != nil {
+				return err
+			}
 			t, err := trainer.New(config, owner, refitStore{store}, log, reg)
 			if err != nil {
 				return err
@@ -64,7 +70,7 @@ numbers. Several trainers may run; one at a time refits. Needs DATABASE_URL.`,
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return t.Run(ctx) })
 			g.Go(func() error {
-				return serveAdmin(ctx, "trainer.admin", c.Trainer.Admin, reg, func() error { return nil })
+				return serveAdmin(ctx, "trainer.admin", c.Trainer.Admin, reg, func() (string, error) { return "", t.Ready() })
 			})
 			log.Info("trainer runs", "schedule", c.Trainer.Schedule)
 			return ended(g.Wait())
@@ -75,6 +81,16 @@ numbers. Several trainers may run; one at a time refits. Needs DATABASE_URL.`,
 	cmd.Flags().StringVar(&schedule, "cron", "", `when to refit, instead of trainer.schedule: "*/10 * * * *" or "@every 20s"`)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "with --once: print the verdicts as JSON")
 	return cmd
+}
+
+// leaseOwner names this process in the lease. Containers share host names and
+// process numbers, and two trainers of one name would both hold it.
+func leaseOwner() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this trainer after its host: %w", err)
+	}
+	return fmt.Sprintf("%s:%d:%s", host, os.Getpid(), rand.Text()[:8]), nil
 }
 
 func printRefits(cmd *cobra.Command, results []trainer.Result, asJSON bool) error {
