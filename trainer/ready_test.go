@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,8 +40,10 @@ func runs(t *testing.T, s *store) (*trainer.Trainer, *prometheus.Registry) {
 func TestReadinessFollowsTheCycles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		var away error
-		s := &store{Store: &featurestoretest.Memory{}, onLease: func() error { return away }}
+		var away atomic.Pointer[error] // what the database answers
+		answers := func(err error) { away.Store(&err) }
+		answers(nil)
+		s := &store{Store: &featurestoretest.Memory{}, onLease: func() error { return *away.Load() }}
 		tr, reg := runs(t, s)
 		ready := func(says string) {
 			t.Helper()
@@ -57,21 +60,21 @@ func TestReadinessFollowsTheCycles(t *testing.T) {
 		}
 		ready("") // waits for its first cycle
 		success(time.Unix(0, 0))
-		away = errors.New("no database")
+		answers(errors.New("no database"))
 		pass(61 * time.Second)
 		ready("no database")
 		success(time.Unix(0, 0))
-		away = nil
+		answers(nil)
 		pass(time.Minute)
 		ready("")
 		success(began.Add(2 * time.Minute))
-		away = errors.New("gone again")
+		answers(errors.New("gone again"))
 		pass(time.Minute)
 		ready("gone again")
 		success(began.Add(2 * time.Minute))
 
 		// Another trainer works: this one is as well as can be.
-		away = nil
+		answers(nil)
 		if _, ok, err := s.AcquireLease(t.Context(), leaseName, "other", time.Hour); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
