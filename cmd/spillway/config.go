@@ -26,7 +26,7 @@ import (
 
 // Config is the configuration file: one for all processes, each reads its own
 // part. Every key may be left out. Secrets come from the environment alone:
-// DATABASE_URL.
+// DATABASE_URL, LISTEN_DATABASE_URL.
 type Config struct {
 	Log       LogConfig         `yaml:"log"`
 	Profile   string            `yaml:"profile"` // engine profile of classes not listed
@@ -48,7 +48,6 @@ type StoreConfig struct {
 	DataDir    string        `yaml:"data_dir"`    // of the private Postgres that "store serve" runs
 	SpoolDir   string        `yaml:"spool_dir"`   // where rows wait while the database is away
 	SpoolBytes int64         `yaml:"spool_bytes"` // most bytes of them; the oldest go first
-	ListenURL  string        `yaml:"listen_url"`  // hears of new bundles at once, past any pooler; without it polling finds them
 	Retention  time.Duration `yaml:"retention"`   // rows older than this are dropped, by day
 	Ahead      time.Duration `yaml:"ahead"`       // how far ahead day partitions are made
 }
