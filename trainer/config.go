@@ -37,7 +37,7 @@ func Defaults() Config {
 	fit := gbdt.Defaults()
 	fit.Trees = 200
 	fit.Leaves = 15
-	fit.LearningRate = 0.06
+	fit.LearningRate = 0.1
 	fit.L2 = 2
 	fit.MinLeafRows = 20
 	fit.Threads = 1
