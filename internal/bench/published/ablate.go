@@ -84,7 +84,7 @@ func ablateAll(ctx context.Context, w world, all []comparison, seeds []uint64, r
 			if err != nil {
 				return nil, fmt.Errorf("without %s: %w", m.Name, err)
 			}
-			changed[i] = comparison{c.study, c.published, simulated}
+			changed[i] = comparison{c.study, c.published, simulated, c.again}
 		}
 		rows = append(rows, newAblation(m, changed))
 	}

@@ -91,9 +91,14 @@ func readRows(r io.Reader) ([]row, error) {
 	})
 }
 
-// readEngineRows reads the table of two campaigns, of which the second is the
-// client's.
-func readEngineRows(r io.Reader) ([]row, error) {
+// The campaigns of the engines' table: the client's tables are of the first.
+const (
+	sameCampaign  = "run7c4b"
+	otherCampaign = "run73f3"
+)
+
+// readEngineRows reads one campaign of the engines' table.
+func readEngineRows(r io.Reader, campaign string) ([]row, error) {
 	t, err := newTable(r)
 	if err != nil {
 		return nil, err
@@ -101,7 +106,7 @@ func readEngineRows(r io.Reader) ([]row, error) {
 	return t.rows("conc", func(number func(string) float64) cell {
 		c := nothing
 		c.Engine = true
-		c.TTFT, c.Input = number("vttft_p90_s_run7c4b"), number("in_tps_run7c4b")
+		c.TTFT, c.Input = number("vttft_p90_s_"+campaign), number("in_tps_"+campaign)
 		return c
 	})
 }

@@ -10,6 +10,14 @@ type comparison struct {
 	study     study
 	published ladder
 	simulated ladder
+	again     ladder // another published campaign; no loads where there is none
+}
+
+// noise is the comparison with the other campaign in the place of the simulation:
+// how far one measurement tells the order of another.
+func (c comparison) noise() (comparison, bool) {
+	c.simulated = c.again
+	return c, len(c.again.loads) > 0
 }
 
 // published arms differ so much that run-to-run noise does not explain it: gross at

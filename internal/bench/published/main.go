@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "folder for published.json, published.md and the plots")
 	flag.StringVar(&o.profile, "profile", "qwen3-32b-h100-tp2-routing", "engine profile of all arms and workloads")
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed")
-	flag.IntVar(&o.seeds, "seeds", 2, "number of seeds")
+	flag.IntVar(&o.seeds, "seeds", 4, "number of seeds")
 	flag.BoolVar(&o.ablate, "ablate", false, "show what each mechanism does, with the first seed")
 	flag.Parse()
 	if err := run(context.Background(), os.Stdout, o); err != nil {
@@ -105,7 +105,7 @@ func runs(seeds int) (n int) {
 func compare(ctx context.Context, data string, w world, seeds []uint64, requests *atomic.Int64, done func()) ([]comparison, error) {
 	var all []comparison
 	for _, s := range studies {
-		published, err := s.load(data)
+		published, again, err := s.load(data)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func compare(ctx context.Context, data string, w world, seeds []uint64, requests
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, comparison{s, published, simulated})
+		all = append(all, comparison{s, published, simulated, again})
 	}
 	return all, nil
 }

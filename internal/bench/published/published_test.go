@@ -45,7 +45,7 @@ func FuzzReadRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, read := range []func(string) ([]row, error){
 			func(s string) ([]row, error) { return readRows(strings.NewReader(s)) },
-			func(s string) ([]row, error) { return readEngineRows(strings.NewReader(s)) },
+			func(s string) ([]row, error) { return readEngineRows(strings.NewReader(s), sameCampaign) },
 		} {
 			rows, err := read(text)
 			if err != nil {

@@ -62,30 +62,51 @@ func newLadder(loads []float64) ladder {
 	return l
 }
 
-// load reads the published cells of a study, at the loads that the workload has.
-func (s study) load(folder string) (ladder, error) {
+// load reads the published cells of a study, at the loads that the workload has,
+// and those of another campaign where there is one; else its ladder has no loads.
+func (s study) load(folder string) (published, again ladder, err error) {
 	spec, err := workload.Named(s.name)
 	if err != nil {
-		return ladder{}, err
+		return published, again, err
 	}
-	l := newLadder(spec.Ladder())
+	loads := spec.Ladder()
 	path := filepath.Join(folder, s.file)
 	rows, err := read(path, readRows)
 	if err != nil {
-		return l, err
+		return published, again, err
 	}
 	if s.engine != "" {
-		more, err := read(filepath.Join(folder, s.engine), readEngineRows)
-		if err != nil {
-			return l, err
+		of := func(campaign string) ([]row, error) {
+			return read(filepath.Join(folder, s.engine), func(r io.Reader) ([]row, error) { return readEngineRows(r, campaign) })
 		}
-		for _, m := range more {
+		same, err := of(sameCampaign)
+		if err != nil {
+			return published, again, err
+		}
+		for _, m := range same {
 			if !slices.ContainsFunc(rows, func(r row) bool { return r.arm == m.arm && r.load == m.load }) {
 				rows = append(rows, m)
 			}
 		}
+		other, err := of(otherCampaign)
+		if err != nil {
+			return published, again, err
+		}
+		if again, err = s.arrange(other, loads); err != nil {
+			return published, again, err
+		}
 	}
-	offered, place := l.loads, make([]int, 0, len(l.loads)+1)
+	published, err = s.arrange(rows, loads)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return published, again, err
+}
+
+// arrange puts rows at the loads that they were offered.
+func (s study) arrange(rows []row, loads []float64) (ladder, error) {
+	l := newLadder(loads)
+	offered, place := loads, make([]int, 0, len(loads)+1)
 	for i := range offered {
 		place = append(place, i)
 	}
@@ -107,7 +128,7 @@ func (s study) load(folder string) (ladder, error) {
 		}
 		places := align(achieved, offered)
 		if len(places) != len(mine) {
-			return l, fmt.Errorf("%s: %d rows of %s for %d loads", path, len(mine), name, len(offered))
+			return l, fmt.Errorf("%d rows of %s for %d loads", len(mine), name, len(offered))
 		}
 		for i, at := range places {
 			if place[at] >= 0 {

@@ -13,6 +13,7 @@ func writeText(w io.Writer, command string, seeds []uint64, all []comparison, ab
 	for _, c := range all {
 		c.write(w)
 	}
+	fmt.Fprint(w, missing)
 	fmt.Fprintf(w, "\n## What the numbers rest on\n\n")
 	for _, m := range mechanisms {
 		fmt.Fprintf(w, "- **%s**: %s\n", m.Name, m.Fact)
@@ -21,6 +22,37 @@ func writeText(w io.Writer, command string, seeds []uint64, all []comparison, ab
 		writeAblations(w, all, ablations)
 	}
 }
+
+// missing is what we believe the simulation lacks where it does not agree.
+const missing = `
+## Where it does not agree, and what we believe is missing
+
+- **code-generation, token-load at 10 to 40 clients: simulated up to twice as fast.**
+  Published median TTFT is 5 to 9 s there on endpoints that hardly queue: the time of a
+  whole prompt, so most requests found nothing cached, although the same clients did in
+  the k8s arm (1.4 to 1.7 s at 10 and 20 clients). The published router's index matched,
+  by its default, at most 256 blocks of 64 tokens, 16,384 of a prompt of about 60,000:
+  the 0.8 of the prompt that makes an endpoint sticky could not be reached; and its
+  token load, as far as its public source tells, counted tokens in flight alone. Our router has neither limit, so its
+  conversations stay warm. b2b-saas (7,200 tokens) and reasoning are below the limit,
+  and agree.
+- **code-generation, order of k8s and weighted-blend.** Both differ by more than a
+  quarter between published campaigns; see what the second campaign says about the first.
+- **code-generation, knee of k8s.** It is counted from the TTFT at the lowest load, 25.7 s
+  published and 7 s simulated for 10 clients, where chance decides how many share an
+  endpoint. The engines of the other campaign say 17 s.
+- **code-generation, TPOT.** Not judged. Published p90 of token-load is 0.3 to 1.4 s, for
+  few short answers that met whole prefills; the simulation spreads prefill evenly.
+- **reasoning, knees.** Success is 97 to 98 % at 150 clients in simulation, at the edge
+  of the 98 % that a load must keep: answers of more than 30,000 tokens take longer than
+  the client waits, and whether one in fifty or one in two hundred does is the luck of
+  150 draws. TTFT p90 of token-load at 150, published 6.0 s, is 0.2 to 0.5 s in all
+  other published arms but the blend and is not reproduced.
+- **reasoning, TTFT of k8s: half of the published.** The client itself seems late with
+  many streams open; the delay is modelled for the gateway alone.
+- **b2b-saas at 15, k8s.** Published 4.9 s, simulated 1.8 s: it is at the edge of
+  saturation, where a twentieth more load decides.
+`
 
 // write writes one study.
 func (c comparison) write(w io.Writer) {
@@ -91,6 +123,11 @@ func (c comparison) writeOrder(w io.Writer) {
 		whole, upper, gross := c.clearOrder(m.of, 0), c.clearOrder(m.of, c.upper()), c.grossOrder(m.of)
 		fmt.Fprintf(w, "\nOrder by %s: %d of %d pairs that differ by more than 15 %% are right (%d of %d at the upper half), %d of %d that differ by more than 1.6x at two neighbouring loads.\n",
 			m.says, whole.right, whole.all, upper.right, upper.all, gross.right, gross.all)
+		if noise, ok := c.noise(); ok {
+			whole, gross := noise.clearOrder(m.of, 0), noise.grossOrder(m.of)
+			fmt.Fprintf(w, "A second published campaign, put in the place of the simulation, has %d of %d and %d of %d.\n",
+				whole.right, whole.all, gross.right, gross.all)
+		}
 	}
 }
 
