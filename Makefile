@@ -84,3 +84,15 @@ bench-hotpath: ## time and allocations of what runs once a request; writes nothi
 .PHONY: bench-profiles
 bench-profiles: ## how well fitted profiles predict measured rows they have not seen (needs SPILLWAY_DATA)
 	$(Q)$(GO) run ./internal/bench/profiles --data '$(SPILLWAY_DATA)' --out docs/results
+
+.PHONY: bench-engine
+bench-engine: ## how well the simulated engine replays what real engines served (needs SPILLWAY_DATA)
+	$(Q)$(GO) run ./internal/bench/engine --data '$(SPILLWAY_DATA)' --out docs/results
+
+.PHONY: bench-published
+bench-published: ## the published workloads in simulation, beside their published numbers (needs SPILLWAY_DATA; minutes)
+	$(Q)$(GO) run ./internal/bench/published --data '$(SPILLWAY_DATA)' --out docs/results
+
+.PHONY: bench-fleet
+bench-fleet: ## requests simulated per second of CPU, and the cost of large fleets
+	$(Q)$(GO) run ./internal/bench/fleet --out docs/results
