@@ -6,6 +6,6 @@
 //
 // DIR holds codegen.csv, reasoning.csv and b2b-saas.csv as llm-d's benchmark
 // results were transcribed. All arms and workloads share one engine profile; the
-// mechanisms in mechanism.go are facts about engines and clients, and --ablate
-// shows what each of them does.
+// mechanisms in mechanism.go are facts about engines and clients, and what comes out
+// without each of them is shown too, unless --ablate=false.
 package main

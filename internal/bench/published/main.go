@@ -25,16 +25,12 @@ type options struct {
 
 func main() {
 	var o options
-	data := ""
-	if root := os.Getenv("SPILLWAY_DATA"); root != "" {
-		data = filepath.Join(root, "published")
-	}
-	flag.StringVar(&o.data, "data", data, "folder with codegen.csv, reasoning.csv and b2b-saas.csv")
+	flag.StringVar(&o.data, "data", os.Getenv("SPILLWAY_DATA"), "folder with codegen.csv, reasoning.csv and b2b-saas.csv, or the one above a folder \"published\" with them")
 	flag.StringVar(&o.out, "out", "", "folder for published.json, published.md and the plots")
 	flag.StringVar(&o.profile, "profile", "qwen3-32b-h100-tp2-routing", "engine profile of all arms and workloads")
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed")
 	flag.IntVar(&o.seeds, "seeds", 4, "number of seeds")
-	flag.BoolVar(&o.ablate, "ablate", false, "show what each mechanism does, with the first seed")
+	flag.BoolVar(&o.ablate, "ablate", true, "show what each mechanism does, with the first seed")
 	flag.Parse()
 	if err := run(context.Background(), os.Stdout, o); err != nil {
 		fmt.Fprintln(os.Stderr, "published:", err)
@@ -48,6 +44,9 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	}
 	if o.seeds < 1 {
 		return fmt.Errorf("--seeds: want at least 1, not %d", o.seeds)
+	}
+	if below := filepath.Join(o.data, "published"); isFolder(below) {
+		o.data = below
 	}
 	p, err := physics.Named(o.profile)
 	if err != nil {
@@ -91,6 +90,11 @@ func run(ctx context.Context, out io.Writer, o options) error {
 		}
 	}
 	return report.Err()
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // runs is the number of simulations of all studies.
