@@ -1,6 +1,7 @@
 // Package trace reads public request traces, the Azure LLM inference traces
 // (CSV) and the Mooncake traces (JSON lines), into one form. It reads from an
-// io.Reader, line by line, in bounded memory.
+// io.Reader, line by line, in bounded memory. Requests that were served and
+// whose prompts nobody kept come to the same form from their numbers.
 //
 // A broken line is no reason to give up a trace: it is named, counted and
 // skipped, and the rest is used.
@@ -26,7 +27,8 @@ type Item struct {
 	PromptTokens, OutputTokens int
 	// Blocks identifies the prompt's content, one id for each BlockTokens
 	// tokens, the last perhaps for fewer: prompts that begin with the same ids
-	// share that much of their text. Nil where the trace says nothing.
+	// share that much of their text. Nil where the trace says nothing. Text
+	// behind the last id is this prompt's own.
 	Blocks []uint64
 	// BlockTokens is the tokens of one block, 0 without Blocks.
 	BlockTokens int
