@@ -65,7 +65,8 @@ func LatencyPredictor(r io.Reader) iter.Seq2[Dispatch, error] {
 }
 
 // OfRow is the dispatch that one of our own decisions and its outcome tell of;
-// false when the request did not end well.
+// false when the request did not end well, when no time of it was measured, or
+// when the vector does not know how long the prompt was.
 func OfRow(r *feature.Row) (Dispatch, bool) {
 	if r.Outcome.Status != feature.OK {
 		return Dispatch{}, false
@@ -81,6 +82,9 @@ func OfRow(r *feature.Row) (Dispatch, bool) {
 		KVUsed:         column("kv_used"),
 		TTFT:           positive(float64(r.Outcome.TTFT)),
 		TPOT:           positive(float64(r.Outcome.TPOT)),
+	}
+	if feature.IsUnknown(d.PromptTokens) || feature.IsUnknown(d.UncachedTokens) {
+		return Dispatch{}, false
 	}
 	return d, !feature.IsUnknown(d.TTFT) || !feature.IsUnknown(d.TPOT)
 }

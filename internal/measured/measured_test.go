@@ -95,6 +95,11 @@ func TestOfRow(t *testing.T) {
 	if _, ok := measured.OfRow(&row); ok {
 		t.Error("a failed request became a measurement")
 	}
+	row.Outcome.Status = feature.OK
+	row.Vector[feature.ColumnPromptTokens] = float32(math.NaN())
+	if _, ok := measured.OfRow(&row); ok {
+		t.Error("a prompt of unknown length became a measurement")
+	}
 }
 
 func TestServingSim(t *testing.T) {
