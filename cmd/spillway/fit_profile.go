@@ -23,6 +23,7 @@ const (
 	formatSplitwise  = "splitwise"
 	formatH200       = "h200"
 	formatServingSim = "llmservingsim"
+	formatOutcomes   = "outcomes"
 )
 
 func fitProfileCommand() *cobra.Command {
@@ -37,17 +38,24 @@ how well each group of rows is predicted by a fit that has not seen it.
 
 Formats: silicon (CSV of measured steady states, as NVIDIA's aiconfigurator
 publishes them), splitwise (CSV of static batches), h200 (JSON lines of llm-d's
-latency predictor) and llmservingsim (JSON lines of requests; the .meta.json
-beside them is read for the engine's limits). Files may be compressed by gzip.
+latency predictor), llmservingsim (JSON lines of requests; the .meta.json beside
+them is read for the engine's limits) and outcomes (the own rows of --window in
+the store at DATABASE_URL, of one class of endpoints; their vectors tell the
+engine's limits as the router knew them). Files may be compressed by gzip.
+
+Outcomes tell of an engine what a router sees. What it can't tell apart, such as
+prefill that came during an answer, is in the cost of a decoding sequence, so
+that one number comes out too high; judge the profile by the errors printed.
 
 What rows do not tell is the engine's configuration: give it with the flags.
 Every verb that takes a profile takes the file written by --out.`,
 		Example: `  spillway fit-profile --format silicon --rows silicon.csv.gz --select model=Qwen3-32B,gpu=h100,engine=vllm,tp=2
   spillway fit-profile --format llmservingsim --rows run.requests.jsonl --name my-4090 --out my-4090.json
+  DATABASE_URL=postgres://... spillway fit-profile --format outcomes --window 24h --llm qwen3-32b --out mine.json
   spillway fleet --profile ./my-4090.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			result, err := o.fit()
+			result, err := o.fit(cmd)
 			if err != nil {
 				return err
 			}
@@ -73,7 +81,9 @@ Every verb that takes a profile takes the file written by --out.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.files, "rows", nil, "file of measured rows; may be given several times")
-	f.StringVar(&o.format, "format", "", "silicon, splitwise, h200 or llmservingsim")
+	f.StringVar(&o.format, "format", "", "silicon, splitwise, h200, llmservingsim or outcomes")
+	o.own.register(cmd, "rows of outcomes to use: those decided in the last so long, such as 24h")
+	f.StringVar(&o.class, "class", "", "class of endpoints whose outcomes to use (default: the only one)")
 	f.StringVar(&o.choice, "select", "", "rows of silicon and splitwise to use: model=, gpu=, engine= (parts of the names), version=, precision=, tp=, ep=, dp=")
 	f.StringVar(&o.name, "name", "", "name of the profile (default: made from what was measured)")
 	f.IntVar(&o.limits.MaxBatchedTokens, "max-batched-tokens", 0, "token budget of one engine step (default: what the rows' description says, else 8192)")
@@ -90,6 +100,8 @@ type fitOptions struct {
 	files  []string
 	format string
 	choice string
+	own    ownRows
+	class  string
 	name   string
 	limits fit.Limits // 0 is not given
 }
@@ -118,18 +130,23 @@ type fitNumber struct {
 }
 
 // fit reads, fits and judges.
-func (o *fitOptions) fit() (*fitResult, error) {
+func (o *fitOptions) fit(cmd *cobra.Command) (*fitResult, error) {
 	fitters := map[string]func(*fitOptions) (*fitResult, error){
 		formatSilicon: fitSilicon, formatSplitwise: fitSplitwise, formatH200: fitH200, formatServingSim: fitServingSim,
+		formatOutcomes: func(o *fitOptions) (*fitResult, error) { return fitOutcomes(cmd, o) },
 	}
 	fitter, ok := fitters[o.format]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("--format is %q: want silicon, splitwise, h200 or llmservingsim", o.format)
-	case len(o.files) == 0:
+		return nil, fmt.Errorf("--format is %q: want silicon, splitwise, h200, llmservingsim or outcomes", o.format)
+	case o.format == formatOutcomes && len(o.files) > 0:
+		return nil, errors.New("--rows: outcomes are read from the store at DATABASE_URL, not from files")
+	case o.format != formatOutcomes && (o.own != ownRows{} || o.class != ""):
+		return nil, fmt.Errorf("--window, --llm and --class choose among outcomes; the rows of %s are read from files", o.format)
+	case o.format != formatOutcomes && len(o.files) == 0:
 		return nil, errors.New("--rows: want a file of measured rows")
 	case o.choice != "" && o.format != formatSilicon && o.format != formatSplitwise:
-		return nil, fmt.Errorf("--select chooses among rows of silicon and splitwise; %s files hold one engine", o.format)
+		return nil, fmt.Errorf("--select chooses among rows of silicon and splitwise; rows of %s are of one engine", o.format)
 	}
 	for _, x := range []struct {
 		flag  string
@@ -141,6 +158,9 @@ func (o *fitOptions) fit() (*fitResult, error) {
 		if x.value < 0 {
 			return nil, fmt.Errorf("%s is %d: want a positive number", x.flag, x.value)
 		}
+	}
+	if err := o.own.check(); err != nil {
+		return nil, err
 	}
 	r, err := fitter(o)
 	if err != nil {

@@ -77,7 +77,7 @@ func TestFitProfileMistakes(t *testing.T) {
 	t.Parallel()
 	rows := write(t, "rows.csv", siliconRows())
 	for _, m := range []mistake{
-		{name: "no format", args: []string{"--rows", rows}, says: []string{"--format", "silicon, splitwise, h200 or llmservingsim"}},
+		{name: "no format", args: []string{"--rows", rows}, says: []string{"--format", "silicon, splitwise, h200, llmservingsim or outcomes"}},
 		{name: "no rows", args: []string{"--format", "silicon"}, says: []string{"--rows"}},
 		{name: "no such file", args: []string{"--format", "silicon", "--rows", rows + "x"}, says: []string{"--rows", "no such file"}},
 		{name: "another format", args: []string{"--format", "h200", "--rows", rows, "--kv-capacity-tokens", "1000"}, says: []string{"no usable row: line 1"}},
@@ -86,6 +86,13 @@ func TestFitProfileMistakes(t *testing.T) {
 		{name: "a wrong key", args: []string{"--format", "silicon", "--rows", rows, "--select", "llm=x"}, says: []string{"--select", "llm=x"}},
 		{name: "a choice of one engine", args: []string{"--format", "h200", "--rows", rows, "--select", "tp=2"}, says: []string{"--select"}},
 		{name: "no cache", args: []string{"--format", "silicon", "--rows", rows, "--select", "tp=2"}, says: []string{"--kv-capacity-tokens"}},
+		{name: "a window of files", args: []string{"--format", "silicon", "--rows", rows, "--window", "1h"}, says: []string{"--window", "silicon"}},
+		{name: "a class of files", args: []string{"--format", "silicon", "--rows", rows, "--class", "h100"}, says: []string{"--class", "silicon"}},
+		{name: "files of outcomes", args: []string{"--format", "outcomes", "--rows", rows, "--window", "1h"}, says: []string{"--rows", "DATABASE_URL"}},
+		{name: "outcomes of any time", args: []string{"--format", "outcomes"}, says: []string{"--window", "24h"}},
+		{name: "outcomes of the future", args: []string{"--format", "outcomes", "--window", "-1h"}, says: []string{"--window", "-1h"}},
+		{name: "a choice of outcomes", args: []string{"--format", "outcomes", "--window", "1h", "--select", "tp=2"}, says: []string{"--select"}},
+		{name: "outcomes without a database", args: []string{"--format", "outcomes", "--window", "1h"}, says: []string{"DATABASE_URL is empty"}},
 		{name: "a negative limit", args: []string{"--format", "silicon", "--rows", rows, "--max-num-seqs", "-1"}, says: []string{"--max-num-seqs"}},
 	} {
 		m.args = append([]string{"fit-profile"}, m.args...)

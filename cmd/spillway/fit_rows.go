@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -182,14 +183,26 @@ func fitH200(o *fitOptions) (*fitResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.limits.KVCapacityTokens == 0 {
-		return nil, errors.New("--kv-capacity-tokens is needed: h200 rows tell only what share of the cache is used")
+	engine, err := o.engine(fit.Limits{}, "h200 rows tell only what share of the cache is used")
+	if err != nil {
+		return nil, err
 	}
-	budget := o.limits.MaxBatchedTokens
-	if budget == 0 {
-		budget = 8192
+	return fitDispatches(rows, engine, baseNames(o.files), warnings)
+}
+
+// engine is what must be known of an engine to fit dispatches: what was given,
+// else what the rows told.
+func (o *fitOptions) engine(told fit.Limits, why string) (fit.Engine, error) {
+	cache := cmp.Or(o.limits.KVCapacityTokens, told.KVCapacityTokens)
+	if cache == 0 {
+		return fit.Engine{}, fmt.Errorf("--kv-capacity-tokens is needed: %s", why)
 	}
-	engine := fit.Engine{KVCapacityTokens: float64(o.limits.KVCapacityTokens), MaxBatchedTokens: float64(budget)}
+	budget := cmp.Or(o.limits.MaxBatchedTokens, told.MaxBatchedTokens, 8192)
+	return fit.Engine{KVCapacityTokens: float64(cache), MaxBatchedTokens: float64(budget)}, nil
+}
+
+// fitDispatches fits and judges rows of requests with the load that was known.
+func fitDispatches(rows []measured.Dispatch, engine fit.Engine, what string, warnings []string) (*fitResult, error) {
 	d, err := fit.Dispatches(rows, engine)
 	if err != nil {
 		return nil, err
@@ -199,7 +212,7 @@ func fitH200(o *fitOptions) (*fitResult, error) {
 		return nil, err
 	}
 	r := &fitResult{
-		Rows: d.Rows, what: baseNames(o.files), warnings: warnings, coeff: d.Coefficients, overhead: d.Overhead,
+		Rows: d.Rows, what: what, warnings: warnings, coeff: d.Coefficients, overhead: d.Overhead,
 		Beside: []fitNumber{
 			{"collision with requests sent at the same time", float64(d.Collision), "s for each in flight"},
 			{"queue: prompt token ahead", float64(d.Queue.Token), "s"},
