@@ -25,22 +25,25 @@ func loadCommand() *cobra.Command {
 	var traceFile, workload, out, api string
 	var rate float64
 	var spread, asJSON bool
+	var own ownRows
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Replay a trace or a workload against an OpenAI-compatible URL",
-		Long: `Send the requests of a trace (Azure CSV or Mooncake JSON lines, gzipped or not) or
-of a synthetic workload, and measure TTFT, TPOT and E2E as the router does.
-Arrivals are the trace's own (open loop) unless --concurrency is given.
+		Long: `Send the requests of a trace (Azure CSV or Mooncake JSON lines, gzipped or not), of
+a synthetic workload or of the own traffic of --window, and measure TTFT, TPOT and
+E2E as the router does. Arrivals are the trace's own (open loop) unless
+--concurrency is given.
 Broken lines of a trace are named and left out.
 
 Workloads: ` + strings.Join(loadgen.Workloads(), ", ") + ".",
 		Example: `  spillway load --url http://127.0.0.1:8080 --trace azure-2023-conv.csv.gz --speedup 2 --duration 150s
   spillway load --url http://127.0.0.1:8080 --trace mooncake.jsonl.gz --spread
   spillway load --url http://127.0.0.1:8080 --workload mixed --limit 500 --out records.jsonl
-  spillway load --url http://127.0.0.1:8080 --workload reasoning --concurrency 20 --json`,
+  spillway load --url http://127.0.0.1:8080 --workload reasoning --concurrency 20 --json
+  DATABASE_URL=postgres://... spillway load --url http://127.0.0.1:8080 --window 1h --speedup 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			items, err := loadItems(cmd.ErrOrStderr(), traceFile, spread, loadgen.Workload{Name: workload, Rate: rate, Seed: config.Seed})
+			items, err := loadItems(cmd, traceFile, spread, &own, loadgen.Workload{Name: workload, Rate: rate, Seed: config.Seed})
 			if err != nil {
 				return err
 			}
@@ -87,6 +90,7 @@ Workloads: ` + strings.Join(loadgen.Workloads(), ", ") + ".",
 	f.StringVar(&traceFile, "trace", "", "trace file to replay")
 	f.BoolVar(&spread, "spread", false, "move a trace's requests of one time to random moments before the next time: for traces with rounded times, such as Mooncake's")
 	f.StringVar(&workload, "workload", "", "synthetic workload, instead of a trace")
+	own.register(cmd, windowUse)
 	f.Float64Var(&rate, "rate", 0, "mean requests a second of a workload; 0 is its own")
 	f.Float64Var(&config.Speedup, "speedup", 1, "divide the time between arrivals by this")
 	f.DurationVar(&config.Duration, "duration", 0, "stop sending after this long; 0 sends all")
@@ -100,25 +104,48 @@ Workloads: ` + strings.Join(loadgen.Workloads(), ", ") + ".",
 }
 
 // loadItems is what will be sent: a trace's requests, its broken lines named
-// on complaints, or a workload's.
-func loadItems(complaints io.Writer, traceFile string, spread bool, w loadgen.Workload) (iter.Seq[trace.Item], error) {
-	switch {
-	case traceFile != "" && w.Name != "":
-		return nil, fmt.Errorf("--trace and --workload exclude each other")
-	case traceFile == "" && w.Name == "":
-		return nil, fmt.Errorf("--trace FILE or --workload NAME is needed; workloads are %s", strings.Join(loadgen.Workloads(), ", "))
-	case w.Name != "":
+// on standard error, the store's, or a workload's.
+func loadItems(cmd *cobra.Command, traceFile string, spread bool, own *ownRows, w loadgen.Workload) (iter.Seq[trace.Item], error) {
+	if err := oneOf(traceFile, w.Name, own, loadgen.Workloads()); err != nil {
+		return nil, err
+	}
+	if w.Name != "" {
 		items, err := w.Items()
 		if err != nil {
 			return nil, fmt.Errorf("--workload: %w", err)
 		}
 		return items, nil
 	}
-	items, err := readTrace(complaints, traceFile)
+	if own.window > 0 {
+		items, err := own.items(cmd)
+		return slices.Values(items), err
+	}
+	items, err := readTrace(cmd.ErrOrStderr(), traceFile)
 	if spread {
 		items = trace.Spread(items, rand.New(rand.NewPCG(w.Seed, 1)))
 	}
 	return slices.Values(items), err
+}
+
+// oneOf finds mistakes in what names the traffic: a trace, a workload or the
+// store's rows.
+func oneOf(traceFile, workload string, own *ownRows, workloads []string) error {
+	if err := own.check(); err != nil {
+		return err
+	}
+	given := 0
+	for _, is := range []bool{traceFile != "", workload != "", own.window != 0} {
+		if is {
+			given++
+		}
+	}
+	switch given {
+	case 0:
+		return fmt.Errorf("--trace FILE, --workload NAME or --window DURATION is needed; workloads are %s", strings.Join(workloads, ", "))
+	case 1:
+		return nil
+	}
+	return errors.New("--trace, --workload and --window exclude each other")
 }
 
 // readTrace reads a whole trace and names its broken lines.

@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/loadgen"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/internal/simreport"
+	"github.com/spillway-llm/spillway/internal/trace"
 	"github.com/spillway-llm/spillway/internal/workload"
 	"github.com/spillway-llm/spillway/router/policy"
 )
@@ -30,6 +31,7 @@ var defaultArms = []string{policy.RoundRobin, policy.WeightedBlend, policy.Token
 // simulation is what "spillway simulate" was asked for.
 type simulation struct {
 	workload, trace string
+	own             ownRows
 	spec            workload.Spec
 	profile         physics.Profile
 	endpoints       int
@@ -58,9 +60,10 @@ func simulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Compare policies on a simulated fleet, in virtual time",
-		Long: `Run a workload or a trace through simulated engines under several policies, with
-the router's own code in virtual time, and compare them: the same requests under
-every policy, mean and 95 % interval over seeds. Equal flags give equal output.
+		Long: `Run a workload, a trace or the own traffic of --window through simulated engines
+under several policies, with the router's own code in virtual time, and compare
+them: the same requests under every policy, mean and 95 % interval over seeds.
+Equal flags give equal output, but for --window, which ends now.
 
 Workloads: ` + strings.Join(workload.Names(), ", ") + `.
 Of heterogeneous half of the endpoints are 2.5 times slower; of degraded one
@@ -72,13 +75,14 @@ for each conversation, as a layer 4 balancer is. "predicted" forecasts from the
 analytic prior here, without forests.
 
 Loads are clients, requests/s or a factor, as the workload counts them; "default"
-is its ladder. Of a trace they divide the time between arrivals.`,
+is its ladder. Of a trace and of own traffic they divide the time between arrivals.`,
 		Example: `  spillway simulate --workload mixed --policies token-load,active-request,predicted --load 6,12
   spillway simulate --workload code-generation --policies random@client,token-load --report out.html
-  spillway simulate --trace mooncake.jsonl.gz --endpoints 8 --load 1,2,4 --seeds 5 --csv out.csv`,
+  spillway simulate --trace mooncake.jsonl.gz --endpoints 8 --load 1,2,4 --seeds 5 --csv out.csv
+  DATABASE_URL=postgres://... spillway simulate --window 1h --llm qwen3-32b --policies token-load,predicted`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.prepare(cmd.ErrOrStderr(), profile, loads, policies, seeds, base); err != nil {
+			if err := s.prepare(cmd, profile, loads, policies, seeds, base); err != nil {
 				return err
 			}
 			table, err := create(csvFile)
@@ -109,6 +113,7 @@ is its ladder. Of a trace they divide the time between arrivals.`,
 	f := cmd.Flags()
 	f.StringVar(&s.workload, "workload", "", "synthetic workload")
 	f.StringVar(&s.trace, "trace", "", "trace file to replay, instead of a workload")
+	s.own.register(cmd, windowUse)
 	f.StringVar(&profile, "profile", defaultProfile, "engine profile, or a file that fit-profile wrote; add -xN to a name to slow it by N")
 	f.IntVar(&s.endpoints, "endpoints", 10, "number of engines")
 	f.StringSliceVar(&policies, "policies", defaultArms, "policies to compare; the others are compared with the first")
@@ -153,7 +158,7 @@ func fill(file *os.File, write func(io.Writer) error) error {
 }
 
 // prepare checks the flags and fills in what follows from them.
-func (s *simulation) prepare(complaints io.Writer, profile, loads string, policies []string, seeds int, base uint64) error {
+func (s *simulation) prepare(cmd *cobra.Command, profile, loads string, policies []string, seeds int, base uint64) error {
 	var err error
 	if s.profile, err = engineProfile(profile); err != nil {
 		return fmt.Errorf("--profile: %w", err)
@@ -184,7 +189,7 @@ func (s *simulation) prepare(complaints io.Writer, profile, loads string, polici
 	if len(s.arms) == 0 {
 		return errors.New("--policies: want at least one")
 	}
-	if err := s.traffic(complaints); err != nil {
+	if err := s.traffic(cmd); err != nil {
 		return err
 	}
 	return s.ladder(loads)
@@ -206,21 +211,18 @@ func newArm(name string) (arm, error) {
 	return a, policy.Check(a.policy)
 }
 
-// traffic finds the workload or reads the trace.
-func (s *simulation) traffic(complaints io.Writer) error {
+// traffic finds the workload, or reads the trace or the store.
+func (s *simulation) traffic(cmd *cobra.Command) error {
+	if err := oneOf(s.trace, s.workload, &s.own, workload.Names()); err != nil {
+		return err
+	}
 	switch {
-	case s.workload != "" && s.trace != "":
-		return errors.New("--trace and --workload exclude each other")
-	case s.workload == "" && s.trace == "":
-		return fmt.Errorf("--workload NAME or --trace FILE is needed; workloads are %s", strings.Join(workload.Names(), ", "))
 	case s.trace != "":
-		items, err := readTrace(complaints, s.trace)
-		if err != nil {
-			return err
-		}
-		s.spec = workload.Spec{Name: s.trace, Unit: "x speed"}
-		s.plan = func(_ uint64, speedup float64) workload.Plan { return workload.FromTrace(items, speedup) }
-		return nil
+		items, err := readTrace(cmd.ErrOrStderr(), s.trace)
+		return s.replay(s.trace, items, err)
+	case s.own.window > 0:
+		items, err := s.own.items(cmd)
+		return s.replay("own traffic of "+s.own.llm, items, err)
 	}
 	var err error
 	if s.spec, err = workload.Named(s.workload); err != nil {
@@ -235,6 +237,13 @@ func (s *simulation) traffic(complaints io.Writer) error {
 	}
 	s.plan = s.spec.Sessions
 	return nil
+}
+
+// replay simulates the items, which were read with err.
+func (s *simulation) replay(name string, items []trace.Item, err error) error {
+	s.spec = workload.Spec{Name: name, Unit: "x speed"}
+	s.plan = func(_ uint64, speedup float64) workload.Plan { return workload.FromTrace(items, speedup) }
+	return err
 }
 
 // ladder reads the loads.

@@ -120,6 +120,11 @@ func TestWrongSimulation(t *testing.T) {
 	for _, m := range []mistake{
 		{name: "nothing to simulate", args: []string{"simulate"}, says: []string{"--workload", "--trace", "mixed"}},
 		{name: "both", args: []string{"simulate", "--workload", "mixed", "--trace", "x"}, says: []string{"--workload", "--trace", "exclude"}},
+		{name: "workload and window", args: []string{"simulate", "--workload", "mixed", "--window", "1h"}, says: []string{"--workload", "--window", "exclude"}},
+		{name: "window and trace", args: []string{"simulate", "--trace", "x", "--window", "1h"}, says: []string{"--trace", "--window", "exclude"}},
+		{name: "window of the future", args: []string{"simulate", "--window", "-1h"}, says: []string{"--window", "-1h", "positive"}},
+		{name: "LLM of a workload", args: []string{"simulate", "--workload", "mixed", "--llm", "x"}, says: []string{"--llm", "--window"}},
+		{name: "window without a database", args: []string{"simulate", "--window", "1h"}, says: []string{"DATABASE_URL is empty"}},
 		{name: "unknown workload", args: []string{"simulate", "--workload", "mxied"}, says: []string{"--workload", `"mxied"`, "mixed"}},
 		{name: "no such trace", args: []string{"simulate", "--trace", "/nowhere/trace.csv"}, says: []string{"--trace", "/nowhere/trace.csv"}},
 		{name: "unknown profile", args: []string{"simulate", "--workload", "mixed", "--profile", "abacus"}, says: []string{"--profile", `"abacus"`}},
