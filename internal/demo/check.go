@@ -19,6 +19,7 @@ type checks struct {
 	*run
 	report  *Report
 	records []loadgen.Record
+	decided map[string]time.Time // when each stored decision was made, by id
 }
 
 func (c *checks) claim(holds bool, claim, format string, args ...any) {
@@ -65,6 +66,7 @@ func inOrder(got, want []string) bool {
 // load received, and looks at what forecasts decided.
 func (c *checks) decisions(ctx context.Context, from, to time.Time) error {
 	stored := map[string]bool{}
+	c.decided = map[string]time.Time{}
 	forecasts := map[string]feature.Forecast{} // that decided
 	var differs, first, afterKill string
 	live, forecast := 0, 0
@@ -74,6 +76,7 @@ func (c *checks) decisions(ctx context.Context, from, to time.Time) error {
 			return err
 		}
 		stored[d.ID.String()] = true
+		c.decided[d.ID.String()] = d.DecidedAt
 		if d.State == "live" {
 			live++
 			if d.Policy == policy.Predicted && d.Bundle > 0 {
@@ -221,12 +224,12 @@ func (t tolerance) agree(a, b float64) bool {
 func (c *checks) agreement(phases []featurestore.Phase) {
 	assigned := map[int][]loadgen.Record{}
 	for _, rec := range c.records {
-		at, ok := decidedAt(rec.Decision)
+		at, ok := c.decided[rec.Decision]
 		if !ok {
 			continue
 		}
 		for i := len(phases) - 1; i >= 0; i-- {
-			if !at.Before(phases[i].From.Truncate(time.Millisecond)) || i == 0 {
+			if !at.Before(phases[i].From) || i == 0 {
 				assigned[i] = append(assigned[i], rec)
 				break
 			}
@@ -260,19 +263,6 @@ func (c *checks) agreement(phases []featurestore.Phase) {
 		saw = worst
 	}
 	c.claim(worst == "", "latencies in the database agree with load's own", "%s", saw)
-}
-
-// decidedAt reads the millisecond out of a UUIDv7.
-func decidedAt(id string) (time.Time, bool) {
-	parsed, err := feature.ParseID(id)
-	if err != nil {
-		return time.Time{}, false
-	}
-	ms := int64(0)
-	for _, b := range parsed[:6] {
-		ms = ms<<8 | int64(b)
-	}
-	return time.UnixMilli(ms), true
 }
 
 // bundles looks at the verdicts.

@@ -47,41 +47,28 @@ func TestToleranceKnowsItsBounds(t *testing.T) {
 func TestAgreementFindsAPhaseThatDiffers(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)
 	var records []loadgen.Record
+	decided := map[string]time.Time{}
 	for i := range 40 {
-		records = append(records, loadgen.Record{
-			Decision: idAt(at.Add(time.Duration(i) * time.Second)).String(), Status: loadgen.OK, TTFT: 0.1, TPOT: 0.02, E2E: 1,
-		})
+		id := feature.ID{15: byte(i)}.String()
+		decided[id] = at.Add(time.Duration(i) * time.Second)
+		e2e := loadgen.Measure(1)
+		if i == 19 { // the last of the first phase: it must not count for the second
+			e2e = 1000
+		}
+		records = append(records, loadgen.Record{Decision: id, Status: loadgen.OK, TTFT: 0.1, TPOT: 0.02, E2E: e2e})
 	}
-	phase := func(from int, ttft feature.Seconds) featurestore.Phase {
-		return featurestore.Phase{State: "live", From: at.Add(time.Duration(from) * time.Second), Requests: 20, TTFTP50: ttft, TTFTP90: ttft, TPOTP50: 0.02, E2EMean: 1}
+	phase := func(from int, ttft, e2e feature.Seconds) featurestore.Phase {
+		return featurestore.Phase{State: "live", From: at.Add(time.Duration(from) * time.Second), Requests: 20, TTFTP50: ttft, TTFTP90: ttft, TPOTP50: 0.02, E2EMean: e2e}
 	}
 	for _, c := range []struct {
 		second feature.Seconds
 		holds  bool
 	}{{0.1, true}, {0.3, false}} {
-		check := &checks{run: &run{}, report: &Report{}, records: records}
-		check.agreement([]featurestore.Phase{phase(0, 0.1), phase(20, c.second)})
+		check := &checks{run: &run{}, report: &Report{}, records: records, decided: decided}
+		check.agreement([]featurestore.Phase{phase(0, 0.1, 50.95), phase(20, c.second, 1)})
 		if got := check.report.Claims[0]; got.Holds != c.holds {
 			t.Errorf("a second phase with TTFT %v s: %+v", c.second, got)
 		}
-	}
-}
-
-func idAt(at time.Time) (id feature.ID) {
-	ms := at.UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	return id
-}
-
-func TestDecidedAt(t *testing.T) {
-	at := time.UnixMilli(1_800_000_123_456)
-	if got, ok := decidedAt(idAt(at).String()); !ok || !got.Equal(at) {
-		t.Errorf("decidedAt = %v, %v; want %v", got, ok, at)
-	}
-	if _, ok := decidedAt("nonsense"); ok {
-		t.Error("decidedAt reads nonsense")
 	}
 }
 
