@@ -74,7 +74,7 @@ anything is not so.`,
 	f := cmd.Flags()
 	f.StringVar(&traceFile, "trace", "", "trace to replay: Azure CSV or Mooncake JSON lines, gzipped or not")
 	f.StringVar(&workload, "workload", "", "synthetic workload, instead of a trace (default interactive-chat)")
-	f.DurationVar(&config.Duration, "duration", 120*time.Second, "how long requests are sent")
+	f.DurationVar(&config.Duration, "duration", 140*time.Second, "how long requests are sent")
 	f.Float64Var(&config.Speedup, "speedup", 0, fmt.Sprintf("divide the time between a trace's arrivals by this; 0 chooses for up to %g requests a second", demoRate))
 	f.Uint64Var(&config.Seed, "seed", 1, "of the engines' imperfections and of the prompts")
 	f.StringVar(&config.Dir, "dir", filepath.Join(".spillway", "demo"), "where all data goes; an earlier demo's is replaced")
