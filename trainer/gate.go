@@ -6,26 +6,27 @@ import (
 	"slices"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
 // Verdict is what the gate found. Losses are mean pinball losses of
 // ln(actual/prior) on held-out rows.
 type Verdict struct {
-	Accepted           bool           `json:"accepted"`
-	Reasons            []string       `json:"reasons"`           // of a refusal, for people
-	Grounds            []Ground       `json:"grounds"`           // the same from a closed set, each once
-	Missing            []string       `json:"missing,omitempty"` // what could not be learned, so that the prior stays
-	LearnRows          int            `json:"learn_rows"`
-	HeldOut            int            `json:"held_out_rows"` // with a TTFT
-	Heads              []HeadVerdict  `json:"heads"`
-	VersusPrior        Interval       `json:"versus_prior"` // candidate's loss less the rival's, over the prior's, summed over the learned heads; below 0 is better
-	VersusCART         Interval       `json:"versus_cart"`
-	VersusServed       *Interval      `json:"versus_served,omitempty"`
-	TTFTMedianAPE      feature.Number `json:"ttft_median_ape"` // of the candidate's p50, a fraction
-	TPOTMedianAPE      feature.Number `json:"tpot_median_ape"`
-	PriorTTFTMedianAPE feature.Number `json:"prior_ttft_median_ape"`
-	PriorTPOTMedianAPE feature.Number `json:"prior_tpot_median_ape"`
+	Accepted           bool               `json:"accepted"`
+	Reasons            []string           `json:"reasons"`           // of a refusal, for people
+	Grounds            []Ground           `json:"grounds"`           // the same from a closed set, each once
+	Missing            []string           `json:"missing,omitempty"` // what could not be learned, so that the prior stays
+	LearnRows          int                `json:"learn_rows"`
+	HeldOut            int                `json:"held_out_rows"` // with a TTFT
+	Heads              []HeadVerdict      `json:"heads"`
+	VersusPrior        evaluate.Interval  `json:"versus_prior"` // candidate's loss less the rival's, over the prior's, summed over the learned heads; below 0 is better
+	VersusCART         evaluate.Interval  `json:"versus_cart"`
+	VersusServed       *evaluate.Interval `json:"versus_served,omitempty"`
+	TTFTMedianAPE      feature.Number     `json:"ttft_median_ape"` // of the candidate's p50, a fraction
+	TPOTMedianAPE      feature.Number     `json:"tpot_median_ape"`
+	PriorTTFTMedianAPE feature.Number     `json:"prior_ttft_median_ape"`
+	PriorTPOTMedianAPE feature.Number     `json:"prior_tpot_median_ape"`
 }
 
 // Ground is why the gate refuses a candidate.
@@ -53,14 +54,14 @@ func (v *Verdict) refuse(ground Ground, reason string) {
 
 // HeadVerdict is one head's part of a verdict.
 type HeadVerdict struct {
-	Head      string         `json:"head"`
-	Rows      int            `json:"rows"`     // held out, with this head's target
-	Distinct  int            `json:"distinct"` // different forecasts of the candidate on them
-	Candidate Interval       `json:"candidate"`
-	Prior     Interval       `json:"prior"`
-	CART      Interval       `json:"cart"`
-	Served    *Interval      `json:"served,omitempty"`
-	Below     feature.Number `json:"below"` // share of actuals at or below the forecast; ideally the head's quantile
+	Head      string             `json:"head"`
+	Rows      int                `json:"rows"`     // held out, with this head's target
+	Distinct  int                `json:"distinct"` // different forecasts of the candidate on them
+	Candidate evaluate.Interval  `json:"candidate"`
+	Prior     evaluate.Interval  `json:"prior"`
+	CART      evaluate.Interval  `json:"cart"`
+	Served    *evaluate.Interval `json:"served,omitempty"`
+	Below     feature.Number     `json:"below"` // share of actuals at or below the forecast; ideally the head's quantile
 }
 
 // rivals are what a candidate is judged beside.
@@ -169,7 +170,9 @@ func (t *Trainer) verdict(learn, judge []sample, learned targets, r rivals) Verd
 
 // headVerdict is what one head of everyone lost.
 func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) HeadVerdict {
-	lost := func(c contender) Interval { return bootstrap(losses(target, c, judge), t.config.Seed) }
+	lost := func(c contender) evaluate.Interval {
+		return evaluate.Bootstrap(losses(target, c, judge), t.config.Seed)
+	}
 	h := HeadVerdict{
 		Head: target.String(), Candidate: lost(r.candidate), Prior: lost(r.prior), CART: lost(r.cart),
 		Below: feature.Number(feature.Unknown),
@@ -201,13 +204,13 @@ func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) He
 // versus is by how much a loses more than b, in shares of the prior's loss,
 // summed over the heads that count. Rows without any of their targets are left
 // out.
-func (t *Trainer) versus(a, b contender, count targets, judge []sample, r rivals) Interval {
+func (t *Trainer) versus(a, b contender, count targets, judge []sample, r rivals) evaluate.Interval {
 	sum := slices.Repeat([]float64{math.NaN()}, len(judge))
 	for target := range bundle.Targets {
 		if !count[target] {
 			continue
 		}
-		scale := max(leastLoss, mean(losses(target, r.prior, judge)))
+		scale := max(leastLoss, evaluate.Mean(losses(target, r.prior, judge)))
 		mine, other := losses(target, a, judge), losses(target, b, judge)
 		for i := range sum {
 			switch d := (mine[i] - other[i]) / scale; {
@@ -219,24 +222,12 @@ func (t *Trainer) versus(a, b contender, count targets, judge []sample, r rivals
 			}
 		}
 	}
-	return bootstrap(sum, t.config.Seed)
+	return evaluate.Bootstrap(sum, t.config.Seed)
 }
 
 // says reports whether c has anything to say of target beside the prior.
 func says(c contender, target bundle.Target) bool {
 	return slices.ContainsFunc(c[target], func(residual float64) bool { return math.Abs(residual) > 0 })
-}
-
-// mean of the known values; NaN when none is.
-func mean(values []float64) float64 {
-	var sum, n float64
-	for _, v := range values {
-		if v == v {
-			sum += v
-			n++
-		}
-	}
-	return sum / n
 }
 
 // stillGood reports whether the served bundle is better than the prior on the
@@ -260,5 +251,5 @@ func medianAPE(target bundle.Target, c contender, judge []sample) feature.Number
 		}
 	}
 	slices.Sort(errors)
-	return feature.Number(quantile(errors, 0.5))
+	return feature.Number(evaluate.Quantile(errors, 0.5))
 }

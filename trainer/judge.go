@@ -3,11 +3,11 @@ package trainer
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer/baseline"
 )
@@ -44,7 +44,7 @@ func priorContender(learn, judge []sample) contender {
 		if quantiles[target] != 0.5 {
 			y := labels(target, learn)
 			slices.Sort(y)
-			shift = quantile(y, quantiles[target])
+			shift = evaluate.Quantile(y, quantiles[target])
 		}
 		c[target] = slices.Repeat([]float64{shift}, len(judge))
 	}
@@ -76,7 +76,7 @@ func cartContender(learn, judge []sample, seed uint64) (contender, error) {
 			errors[i] = y[i] - tree.Predict(rows.x[i*feature.Width:(i+1)*feature.Width])
 		}
 		slices.Sort(errors)
-		shift := quantile(errors, quantiles[pair[1]])
+		shift := evaluate.Quantile(errors, quantiles[pair[1]])
 		var wide [feature.Width]float64
 		for i := range judge {
 			judge[i].vector.Wide(wide[:])
@@ -119,14 +119,6 @@ func priors(target bundle.Target, all []sample) []float64 {
 	return out
 }
 
-// pinball is the quantile loss of saying forecast when actual came.
-func pinball(q, actual, forecast float64) float64 {
-	if actual >= forecast {
-		return q * (actual - forecast)
-	}
-	return (1 - q) * (forecast - actual)
-}
-
 // losses are the pinball losses of one head, NaN for rows without its target.
 func losses(target bundle.Target, c contender, judge []sample) []float64 {
 	out := make([]float64, len(judge))
@@ -135,63 +127,7 @@ func losses(target bundle.Target, c contender, judge []sample) []float64 {
 		if f != f { // no forecast: as if the prior had been said
 			f = 0
 		}
-		out[i] = pinball(quantiles[target], y, f)
+		out[i] = evaluate.Pinball(quantiles[target], y, f)
 	}
 	return out
-}
-
-// Interval is a mean with its 95 % interval.
-type Interval struct {
-	Mean feature.Number `json:"mean"`
-	Low  feature.Number `json:"low"`
-	High feature.Number `json:"high"`
-}
-
-const (
-	resamples = 1000
-	blocks    = 20 // of neighbouring rows, so that what one moment made alike stays together
-)
-
-// bootstrap resamples blocks of neighbouring rows and gives the mean of the
-// known values with its interval.
-func bootstrap(values []float64, seed uint64) Interval {
-	type block struct{ sum, n float64 }
-	per := max(1, len(values)/blocks)
-	var all []block
-	var total block
-	for from := 0; from < len(values); from += per {
-		var b block
-		for _, v := range values[from:min(from+per, len(values))] {
-			if v == v {
-				b.sum += v
-				b.n++
-			}
-		}
-		if b.n > 0 {
-			all = append(all, b)
-			total.sum += b.sum
-			total.n += b.n
-		}
-	}
-	if len(all) == 0 {
-		unknown := feature.Number(feature.Unknown)
-		return Interval{unknown, unknown, unknown}
-	}
-	rng := rand.New(rand.NewPCG(seed, 1))
-	means := make([]float64, resamples)
-	for i := range means {
-		var s block
-		for range all {
-			b := all[rng.IntN(len(all))]
-			s.sum += b.sum
-			s.n += b.n
-		}
-		means[i] = s.sum / s.n
-	}
-	slices.Sort(means)
-	return Interval{
-		Mean: feature.Number(total.sum / total.n),
-		Low:  feature.Number(quantile(means, 0.025)),
-		High: feature.Number(quantile(means, 0.975)),
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spillway-llm/spillway/featurestore/featurestoretest"
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer"
 )
@@ -104,7 +105,7 @@ func checkVerdict(t *testing.T, r trainer.Result) {
 	if v == nil || !v.Accepted || len(v.Reasons) != 0 || v.HeldOut < 100 || v.LearnRows < 100 || len(v.Heads) != int(bundle.Targets) {
 		t.Fatalf("verdict %+v", v)
 	}
-	ordered := func(what string, i trainer.Interval) {
+	ordered := func(what string, i evaluate.Interval) {
 		t.Helper()
 		if !(i.Low < i.Mean && i.Mean < i.High) {
 			t.Errorf("%s: interval %+v", what, i)

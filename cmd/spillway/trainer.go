@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/telemetry"
 	"github.com/spillway-llm/spillway/trainer"
 )
@@ -127,7 +128,7 @@ func verdictTable(v *trainer.Verdict) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "  learned from %d rows, judged on %d later ones; pinball loss of ln(actual/prior) [95 %%]\n", v.LearnRows, v.HeldOut)
 	fmt.Fprintf(&s, "  %-9s %5s %26s %26s %26s %8s %7s\n", "head", "rows", "candidate", "prior", "CART", "distinct", "below")
-	cell := func(i trainer.Interval) string {
+	cell := func(i evaluate.Interval) string {
 		return fmt.Sprintf("%.4f [%.4f, %.4f]", i.Mean, i.Low, i.High)
 	}
 	for _, h := range v.Heads {

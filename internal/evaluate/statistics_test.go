@@ -1,0 +1,145 @@
+package evaluate_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/spillway-llm/spillway/internal/evaluate"
+)
+
+var nan = math.NaN()
+
+func TestQuantileInterpolates(t *testing.T) {
+	values := []float64{1, 2, 4}
+	for q, want := range map[float64]float64{0: 1, 0.25: 1.5, 0.5: 2, 0.75: 3, 1: 4} {
+		if got := evaluate.Quantile(values, q); got != want {
+			t.Errorf("Quantile(%v, %v) = %v, want %v", values, q, got, want)
+		}
+	}
+	if got := evaluate.Quantile(nil, 0.5); got == got {
+		t.Errorf("the median of nothing is %v", got)
+	}
+}
+
+func TestMeanLeavesOutTheUnknown(t *testing.T) {
+	if got := evaluate.Mean([]float64{1, nan, 5}); got != 3 {
+		t.Errorf("mean %v, want 3", got)
+	}
+	if got := evaluate.Mean([]float64{nan}); got == got {
+		t.Errorf("the mean of nothing is %v", got)
+	}
+}
+
+// The constant with the least pinball loss is the quantile itself.
+func TestPinballIsLeastAtTheQuantile(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	values := make([]float64, 999)
+	for i := range values {
+		values[i] = rng.ExpFloat64()
+	}
+	slices.Sort(values)
+	for _, q := range []float64{0.1, 0.5, 0.9} {
+		loss := func(c float64) (sum float64) {
+			for _, v := range values {
+				sum += evaluate.Pinball(q, v, c)
+			}
+			return sum
+		}
+		best := evaluate.Quantile(values, q)
+		for _, other := range []float64{best - 0.1, best + 0.1, 0, 3} {
+			if loss(other) <= loss(best) {
+				t.Errorf("q %v: saying %v costs no more than saying %v", q, other, best)
+			}
+		}
+	}
+}
+
+// An interval must hold the truth about as often as it says, for values that
+// have nothing to do with each other.
+func TestBootstrapIntervalHoldsTheTruth(t *testing.T) {
+	held := 0
+	const runs = 200
+	for run := range runs {
+		rng := rand.New(rand.NewPCG(uint64(run), 2))
+		values := make([]float64, 400)
+		for i := range values {
+			values[i] = 3 + rng.NormFloat64()
+			if i%7 == 0 {
+				values[i] = nan
+			}
+		}
+		if i := evaluate.Bootstrap(values, 1); i.Low <= 3 && 3 <= i.High {
+			held++
+		}
+	}
+	if held < 175 || held > 198 { // 190 expected; 20 blocks make it a little narrow
+		t.Errorf("%d of %d intervals hold the mean", held, runs)
+	}
+	if i := evaluate.Bootstrap([]float64{nan}, 1); i.Mean == i.Mean || i.Low == i.Low {
+		t.Errorf("the interval of nothing is %v", i)
+	}
+}
+
+func dispatches(t *rapid.T) []evaluate.Dispatched {
+	at := time.Unix(1000, 0)
+	rows := make([]evaluate.Dispatched, rapid.IntRange(0, 60).Draw(t, "rows"))
+	number := rapid.SampledFrom([]float64{1, 2, 3, 4, nan})
+	for i := range rows {
+		at = at.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "gap")) * time.Millisecond)
+		rows[i] = evaluate.Dispatched{
+			At: at, LLM: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "llm"), Endpoint: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "endpoint"),
+			Forecast: number.Draw(t, "forecast"), Actual: number.Draw(t, "actual"),
+		}
+	}
+	return rows
+}
+
+// The share is that of every pair looked at one by one.
+func TestConcordanceIsThatOfAllPairs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows := dispatches(t)
+		var good, all float64
+		for i, a := range rows {
+			for _, b := range rows[i+1:] {
+				if a.LLM != b.LLM || a.Endpoint == b.Endpoint || b.At.Sub(a.At) > evaluate.PairWindow ||
+					a.Forecast != a.Forecast || b.Forecast != b.Forecast || !(a.Actual != b.Actual) || a.Actual != a.Actual || b.Actual != b.Actual {
+					continue
+				}
+				all++
+				switch d := (a.Forecast - b.Forecast) * (a.Actual - b.Actual); {
+				case d > 0:
+					good++
+				case d == 0:
+					good += 0.5
+				}
+			}
+		}
+		got := float64(evaluate.Concordance(rows, 1).Mean)
+		if want := good / all; !(math.Abs(got-want) < 1e-12) && (got == got || all > 0) {
+			t.Fatalf("concordance %v, want %v of %v pairs", got, want, all)
+		}
+	})
+}
+
+func TestConcordanceOfForecastsThatKnowAndOnesThatDoNot(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	rows := make([]evaluate.Dispatched, 2000)
+	for i := range rows {
+		actual := rng.ExpFloat64()
+		rows[i] = evaluate.Dispatched{At: time.Unix(int64(i), 0), Endpoint: string(rune('a' + rng.IntN(4))), Forecast: 7 * actual, Actual: actual}
+	}
+	if i := evaluate.Concordance(rows, 1); i.Mean != 1 || i.Low != 1 {
+		t.Errorf("a forecast that is 7 times too high everywhere orders perfectly, but: %v", i)
+	}
+	for i := range rows {
+		rows[i].Forecast = rng.Float64()
+	}
+	if i := evaluate.Concordance(rows, 1); !(i.Low < 0.5 && 0.5 < i.High) || i.High-i.Low > 0.1 {
+		t.Errorf("guesses: %v", i)
+	}
+}
