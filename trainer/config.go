@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/trainer/gbdt"
+	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
 // Config says what a refit learns from and what it must reach.
@@ -34,24 +35,18 @@ type Config struct {
 
 // Defaults are the documented defaults; DefaultProfile is left to the caller.
 func Defaults() Config {
-	fit := gbdt.Defaults()
-	fit.Trees = 200
-	fit.Leaves = 15
-	fit.LearningRate = 0.1
-	fit.L2 = 2
-	fit.MinLeafRows = 20
-	fit.Threads = 1
+	fit := learn.Defaults()
 	return Config{
 		Schedule:     "*/10 * * * *",
 		Window:       7 * 24 * time.Hour,
 		WindowRows:   200_000,
-		HalfLife:     24 * time.Hour,
+		HalfLife:     fit.HalfLife,
 		HeldOutShare: 0.25,
 		MinHeldOut:   100,
 		MinNewRows:   50,
 		QuietMost:    24 * time.Hour,
-		Fit:          fit,
-		Seed:         1,
+		Fit:          fit.Forest,
+		Seed:         fit.Seed,
 	}
 }
 

@@ -75,7 +75,7 @@ func (t *Trainer) rescore(ctx context.Context, c *cycle, judge []sample, r rival
 func decidedAfter(all []sample, from time.Time) int {
 	n := 0
 	for i := range all {
-		if all[i].decided.After(from) {
+		if all[i].Decided.After(from) {
 			n++
 		}
 	}

@@ -80,7 +80,7 @@ const rare = 0.05
 // learnable says which targets there are rows to learn and to judge; an error
 // says which are too few yet. TTFT must be learned. TPOT need not where next
 // to no answer has a second token.
-func (t *Trainer) learnable(learn, judge []sample) (targets, error) {
+func (t *Trainer) learnable(past, judge []sample) (targets, error) {
 	var out targets
 	for _, x := range []struct {
 		name     string
@@ -90,7 +90,7 @@ func (t *Trainer) learnable(learn, judge []sample) (targets, error) {
 		{"TTFT", bundle.TTFTP50, bundle.TTFTP90, true},
 		{"TPOT", bundle.TPOTP50, bundle.TPOTP90, false},
 	} {
-		learns, judges := measured(x.p50, learn), measured(x.p50, judge)
+		learns, judges := measured(x.p50, past), measured(x.p50, judge)
 		switch few := judges < t.config.MinHeldOut; {
 		case !x.must && (learns == 0 || few && float64(judges) < rare*float64(len(judge))):
 			continue
@@ -121,8 +121,8 @@ const (
 // head may be worse than the prior by more than headMargin with 95 %
 // confidence, none may say the same of every row, and none may be missing
 // that the served bundle has.
-func (t *Trainer) verdict(learn, judge []sample, learned targets, r rivals) Verdict {
-	v := Verdict{LearnRows: len(learn), Reasons: []string{}, Grounds: []Ground{}}
+func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) Verdict {
+	v := Verdict{LearnRows: len(past), Reasons: []string{}, Grounds: []Ground{}}
 	for target := range bundle.Targets {
 		v.Heads = append(v.Heads, t.headVerdict(target, judge, r))
 	}
@@ -184,7 +184,7 @@ func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) He
 	seen := map[float64]bool{}
 	below := 0
 	for i := range judge {
-		y, forecast := label(target, &judge[i]), r.candidate[target][i]
+		y, forecast := judge[i].Label(target), r.candidate[target][i]
 		if y != y {
 			continue
 		}
@@ -246,7 +246,7 @@ func (t *Trainer) stillGood(judge []sample, r rivals) bool {
 func medianAPE(target bundle.Target, c contender, judge []sample) feature.Number {
 	var errors []float64
 	for i := range judge {
-		if y := label(target, &judge[i]); y == y && c[target][i] == c[target][i] {
+		if y := judge[i].Label(target); y == y && c[target][i] == c[target][i] {
 			errors = append(errors, math.Abs(math.Exp(c[target][i]-y)-1))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer/baseline"
+	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
 // contender forecasts the log-residual of every judged row, per target.
@@ -23,7 +24,7 @@ func contenderOf(b *bundle.Bundle, judge []sample) (contender, error) {
 		return c, err
 	}
 	forecasts := make([]feature.Forecast, len(judge))
-	e.Evaluate(vectors(judge), forecasts)
+	e.Evaluate(learn.Vectors(judge), forecasts)
 	for target := range bundle.Targets {
 		c[target] = make([]float64, len(judge))
 	}
@@ -37,14 +38,14 @@ func contenderOf(b *bundle.Bundle, judge []sample) (contender, error) {
 // priorContender is the prior alone. It knows no quantiles, so its p90 is
 // moved by the p90 of its error on the learned rows: anything less would be
 // too easy to beat.
-func priorContender(learn, judge []sample) contender {
+func priorContender(past, judge []sample) contender {
 	var c contender
 	for target := range bundle.Targets {
 		shift := 0.0
-		if quantiles[target] != 0.5 {
-			y := labels(target, learn)
+		if learn.Quantiles[target] != 0.5 {
+			y := labels(target, past)
 			slices.Sort(y)
-			shift = evaluate.Quantile(y, quantiles[target])
+			shift = evaluate.Quantile(y, learn.Quantiles[target])
 		}
 		c[target] = slices.Repeat([]float64{shift}, len(judge))
 	}
@@ -53,33 +54,33 @@ func priorContender(learn, judge []sample) contender {
 
 // cartContender is golearn's regression tree on the logarithm of the latency
 // itself, from the same vector. Its p90 is moved as the prior's is.
-func cartContender(learn, judge []sample, seed uint64) (contender, error) {
+func cartContender(past, judge []sample, seed uint64) (contender, error) {
 	var c contender
 	for _, pair := range [][2]bundle.Target{{bundle.TTFTP50, bundle.TTFTP90}, {bundle.TPOTP50, bundle.TPOTP90}} {
 		target := pair[0]
-		rows := tableOf(target, learn, time.Hour) // golearn knows no weights
+		rows := learn.TableOf(target, past, time.Hour) // golearn knows no weights
 		c[pair[0]], c[pair[1]] = make([]float64, len(judge)), make([]float64, len(judge))
-		if len(rows.y) == 0 { // the prior, then
+		if len(rows.Y) == 0 { // the prior, then
 			continue
 		}
-		prior := priors(target, learn)
-		y := make([]float64, len(rows.y))
+		prior := priors(target, past)
+		y := make([]float64, len(rows.Y))
 		for i := range y {
-			y[i] = rows.y[i] + prior[i]
+			y[i] = rows.Y[i] + prior[i]
 		}
-		tree, err := baseline.Fit(rows.x, feature.Width, y, seed)
+		tree, err := baseline.Fit(rows.X, feature.Width, y, seed)
 		if err != nil {
 			return c, fmt.Errorf("fit the baseline of %s: %w", target, err)
 		}
 		errors := make([]float64, len(y))
 		for i := range y {
-			errors[i] = y[i] - tree.Predict(rows.x[i*feature.Width:(i+1)*feature.Width])
+			errors[i] = y[i] - tree.Predict(rows.X[i*feature.Width:(i+1)*feature.Width])
 		}
 		slices.Sort(errors)
-		shift := evaluate.Quantile(errors, quantiles[pair[1]])
+		shift := evaluate.Quantile(errors, learn.Quantiles[pair[1]])
 		var wide [feature.Width]float64
 		for i := range judge {
-			judge[i].vector.Wide(wide[:])
+			judge[i].Vector.Wide(wide[:])
 			residual := tree.Predict(wide[:]) - logPrior(target, &judge[i])
 			c[pair[0]][i], c[pair[1]][i] = residual, residual+shift
 		}
@@ -94,7 +95,7 @@ func measured(target bundle.Target, all []sample) int { return len(labels(target
 func labels(target bundle.Target, all []sample) []float64 {
 	var out []float64
 	for i := range all {
-		if y := label(target, &all[i]); y == y {
+		if y := all[i].Label(target); y == y {
 			out = append(out, y)
 		}
 	}
@@ -103,16 +104,16 @@ func labels(target bundle.Target, all []sample) []float64 {
 
 func logPrior(target bundle.Target, s *sample) float64 {
 	if target == bundle.TTFTP50 || target == bundle.TTFTP90 {
-		return math.Log(float64(s.prior.TTFT))
+		return math.Log(float64(s.Vector.Prior().TTFT))
 	}
-	return math.Log(float64(s.prior.TPOT))
+	return math.Log(float64(s.Vector.Prior().TPOT))
 }
 
 // priors are the log priors of the samples that have the target.
 func priors(target bundle.Target, all []sample) []float64 {
 	var out []float64
 	for i := range all {
-		if y := label(target, &all[i]); y == y {
+		if y := all[i].Label(target); y == y {
 			out = append(out, logPrior(target, &all[i]))
 		}
 	}
@@ -123,11 +124,11 @@ func priors(target bundle.Target, all []sample) []float64 {
 func losses(target bundle.Target, c contender, judge []sample) []float64 {
 	out := make([]float64, len(judge))
 	for i := range judge {
-		y, f := label(target, &judge[i]), c[target][i]
+		y, f := judge[i].Label(target), c[target][i]
 		if f != f { // no forecast: as if the prior had been said
 			f = 0
 		}
-		out[i] = evaluate.Pinball(quantiles[target], y, f)
+		out[i] = evaluate.Pinball(learn.Quantiles[target], y, f)
 	}
 	return out
 }

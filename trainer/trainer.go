@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
 // leaseTime is how long a refit may take before another trainer may start one.
@@ -180,17 +181,17 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 		c.result.Outcome, c.result.Why = Quiet, fmt.Sprintf("%d new rows, want %d", n, t.config.MinNewRows)
 		return t.extend(ctx, c, last)
 	}
-	learn, judge := split(c.all, t.config.HeldOutShare)
-	learned, err := t.learnable(learn, judge)
+	past, judge := learn.Split(c.all, t.config.HeldOutShare)
+	learned, err := t.learnable(past, judge)
 	if err != nil {
 		c.result.Outcome, c.result.Why = TooFew, err.Error()
 		return t.extend(ctx, c, last)
 	}
-	r, err := t.rivals(c.served, learn, judge)
+	r, err := t.rivals(c.served, past, judge)
 	if err != nil {
 		return err
 	}
-	candidate, err := t.fit(ctx, c, learn, learned)
+	candidate, err := t.fit(ctx, c, past, learned)
 	if errors.Is(err, errUnfitted) {
 		c.result.Outcome, c.result.Why = Unfitted, err.Error()
 		return t.rescore(ctx, c, judge, r)
@@ -201,7 +202,7 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 	if r.candidate, err = contenderOf(candidate, judge); err != nil {
 		return err
 	}
-	verdict := t.verdict(learn, judge, learned, r)
+	verdict := t.verdict(past, judge, learned, r)
 	c.result.Verdict = &verdict
 	served, err := t.publish(ctx, c, candidate)
 	switch {
@@ -223,10 +224,10 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 
 // rivals forecasts the held-out rows with all that a candidate is compared
 // with. A served bundle that this build can't evaluate does not compete.
-func (t *Trainer) rivals(served Served, learn, judge []sample) (rivals, error) {
-	r := rivals{prior: priorContender(learn, judge)}
+func (t *Trainer) rivals(served Served, past, judge []sample) (rivals, error) {
+	r := rivals{prior: priorContender(past, judge)}
 	var err error
-	if r.cart, err = cartContender(learn, judge, t.config.Seed); err != nil {
+	if r.cart, err = cartContender(past, judge, t.config.Seed); err != nil {
 		return r, err
 	}
 	if served.Version == 0 {

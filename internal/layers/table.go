@@ -139,8 +139,11 @@ var Table = []Layer{
 		Why: "same rows and seed, same bytes, on any number of threads"},
 	{Package: "trainer/baseline", Modules: []string{golearn},
 		Why: "the simple model a forest must beat; golearn's global state stays in here"},
+	{Package: "trainer/learn", Pure: true,
+		May: []string{"internal/feature", "internal/physics", "internal/physics/fit", "internal/forest", "internal/bundle", "internal/evaluate", "trainer/gbdt"},
+		Why: "a bundle depends on rows and settings alone, so that trainer and benchmarks cannot learn differently"},
 	{Package: "trainer",
-		May:     []string{"internal/feature", "internal/physics", "internal/forest", "trainer/gbdt", "internal/bundle", "trainer/baseline", "internal/evaluate"},
+		May:     []string{"internal/feature", "internal/physics", "internal/forest", "trainer/gbdt", "trainer/learn", "internal/bundle", "trainer/baseline", "internal/evaluate"},
 		Modules: []string{cron, gonum},
 		Why:     "refits from a Store it declares; the same cycle runs on a database and in memory"},
 
