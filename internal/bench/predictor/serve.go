@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spillway-llm/spillway/predictor"
+)
+
+// shelf holds one published bundle, for ever.
+type shelf struct{ bundle []byte }
+
+func (s shelf) Published(context.Context) ([]predictor.Published, error) {
+	return []predictor.Published{{
+		LLM: llm, Version: 1, SHA256: sha256.Sum256(s.bundle), ValidatedAt: time.Now(), MaxAge: time.Hour,
+	}}, nil
+}
+
+func (s shelf) Bundle(context.Context, int64) ([]byte, error) { return s.bundle, nil }
+
+func (s shelf) Listen(context.Context, func()) error { return nil }
+
+// server makes a predictor that serves the bundle, with metrics as in earnest.
+func server(ctx context.Context, bundle []byte, evaluator predictor.Evaluator) (*predictor.Server, error) {
+	s := predictor.New(predictor.Config{Evaluator: evaluator, Registerer: prometheus.NewRegistry()}, shelf{bundle})
+	s.Sync(ctx)
+	if all := s.Status().LLMs; len(all) != 1 || all[0].State != predictor.Serving {
+		return nil, fmt.Errorf("the bundle is not served: %+v", all)
+	}
+	return s, nil
+}
+
+// usage is the CPU time a process has used.
+type usage struct{ User, System time.Duration }
+
+func (u usage) sum() time.Duration { return u.User + u.System }
+
+func (u usage) minus(v usage) usage { return usage{u.User - v.User, u.System - v.System} }
+
+// used is what this process has used.
+func used() usage {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		panic(err) // it has no way to fail
+	}
+	return usage{time.Duration(r.Utime.Nano()), time.Duration(r.Stime.Nano())}
+}
+
+// serve is the server's process: it serves the bundle of a file at addr, and
+// answers each line of its standard input with the CPU time it has used, until
+// that ends.
+func serve(ctx context.Context, addr, file string, in io.Reader, out io.Writer) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	s, err := server(ctx, data, predictor.Flat)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { _ = s.Run(ctx) })
+	running.Go(func() {
+		if err := s.Serve(ctx, addr); err != nil {
+			fmt.Fprintln(os.Stderr, "predictor:", err)
+		}
+	})
+	answers := json.NewEncoder(out)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if err := answers.Encode(used()); err != nil {
+			return err
+		}
+	}
+	stop()
+	return nil
+}
+
+// process is a server in a process of its own.
+type process struct {
+	addr    string
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	answers *json.Decoder
+}
+
+// start runs this program once more as the server.
+func start(ctx context.Context, folder string, bundle []byte) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, "bundle")
+	if err := os.WriteFile(file, bundle, 0o600); err != nil {
+		return nil, err
+	}
+	p := &process{addr: "unix://" + filepath.Join(folder, "p.sock")}
+	p.cmd = exec.CommandContext(ctx, self, "--serve", p.addr, "--bundle", file)
+	p.cmd.Stderr = os.Stderr
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.answers = json.NewDecoder(out)
+	return p, p.cmd.Start()
+}
+
+// used asks the server what it has used.
+func (p *process) used() (u usage, err error) {
+	if _, err := fmt.Fprintln(p.in); err != nil {
+		return u, err
+	}
+	err = p.answers.Decode(&u)
+	return u, err
+}
+
+// stop ends the server and waits for that.
+func (p *process) stop() error {
+	_ = p.in.Close() // which ends it
+	return p.cmd.Wait()
+}
