@@ -96,3 +96,7 @@ bench-published: ## the published workloads in simulation, beside their publishe
 .PHONY: bench-fleet
 bench-fleet: ## requests simulated per second of CPU, and the cost of large fleets
 	$(Q)$(GO) run ./internal/bench/fleet --out docs/results
+
+.PHONY: bench-predictor
+bench-predictor: ## latency and CPU of forecasts over a Unix socket, beside the bare evaluation and leaves (minutes)
+	$(Q)$(GO) run ./internal/bench/predictor --out docs/results
