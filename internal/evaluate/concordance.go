@@ -37,17 +37,7 @@ func Concordance(rows []Dispatched, seed uint64) Interval {
 	for i := range rows {
 		score[i] = p.add(&rows[i])
 	}
-	per := max(1, len(rows)/blocks)
-	var all []share
-	for from := 0; from < len(rows); from += per {
-		var b share
-		for _, s := range score[from:min(from+per, len(rows))] {
-			b.sum += s.sum
-			b.n += s.n
-		}
-		all = append(all, b)
-	}
-	return resample(all, seed)
+	return blockwise(score, seed)
 }
 
 // pairing remembers, per LLM, the rows that the next one may be paired with.
@@ -65,18 +55,37 @@ func (p pairing) add(d *Dispatched) share {
 	}
 	var s share
 	for i := range recent {
-		r := &recent[i]
-		if r.Endpoint == d.Endpoint || r.Actual == d.Actual {
-			continue
-		}
-		s.n++
-		switch {
-		case r.Forecast == d.Forecast:
-			s.sum += 0.5
-		case (r.Forecast < d.Forecast) == (r.Actual < d.Actual):
-			s.sum++
+		if r := &recent[i]; r.Endpoint != d.Endpoint {
+			s.pair(r.Forecast, d.Forecast, r.Actual, d.Actual)
 		}
 	}
 	p[d.LLM] = append(recent, *d)
 	return s
+}
+
+// pair counts one pair. One that turned out equal, or of which something is
+// unknown, is none.
+func (s *share) pair(forecastA, forecastB, actualA, actualB float64) {
+	var good float64
+	switch {
+	case !(actualA < actualB) && !(actualA > actualB):
+		return
+	case forecastA == forecastB:
+		good = 0.5
+	case forecastA < forecastB:
+		good = one(actualA < actualB)
+	case forecastA > forecastB:
+		good = one(actualA > actualB)
+	default: // no forecast
+		return
+	}
+	s.sum += good
+	s.n++
+}
+
+func one(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

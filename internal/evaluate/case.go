@@ -1,0 +1,92 @@
+package evaluate
+
+import (
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// A Case is one request: what was forecast of it, by each of the series that
+// are compared, and what came.
+type Case struct {
+	At           time.Time // decided
+	LLM          string
+	Endpoint     string
+	Explored     bool
+	PromptTokens float64
+	Load         float64 // of the endpoint, as known before the decision; any one number of it
+	TTFT         feature.Seconds
+	TPOT         feature.Seconds
+	CensoredAt   feature.Seconds // where TTFT is unknown: it would have been longer than this
+	Forecasts    []feature.Forecast
+}
+
+// A LeftOut is why a row is not judged. The empty one is of rows that are.
+type LeftOut string
+
+// The reasons, as a reader of a report sees them.
+const (
+	Failed     LeftOut = "not served, and not known how long it would have taken"
+	Retried    LeftOut = "served by another endpoint than the one decided on"
+	Unmeasured LeftOut = "served without a usable TTFT or TPOT"
+	NoForecast LeftOut = "no forecast stood beside the decision"
+)
+
+// leftOuts is the order in which they are listed.
+var leftOuts = []LeftOut{Failed, Retried, Unmeasured, NoForecast}
+
+// The series of logged rows, in the order of CaseOf's forecasts.
+const (
+	Prior     = "prior"     // the analytic prior in the vector
+	Raw       = "raw"       // what the bundle said
+	Corrected = "corrected" // what the policy used: corrected online, on the prior of the moment of decision
+)
+
+// Logged is the series of CaseOf.
+func Logged() []string { return []string{Prior, Raw, Corrected} }
+
+// longest is the longest latency that is believed, in seconds.
+const longest = 3600
+
+// CaseOf is the case of a logged row, with column loadColumn of its vector as
+// the load. Only what was observed of the endpoint that was decided on is one:
+// no errors and no retries. A request that gave up before its first token is
+// one too; its TTFT is censored.
+func CaseOf(row *feature.Row, loadColumn int) (Case, LeftOut) {
+	o := &row.Outcome
+	if o.Attempt != 1 || o.Endpoint != "" && o.Endpoint != row.Endpoint {
+		return Case{}, Retried
+	}
+	prior := row.Vector.Prior()
+	unknown := feature.Seconds(feature.Unknown)
+	c := Case{
+		At: row.DecidedAt, LLM: row.LLM, Endpoint: row.Endpoint, Explored: row.Explored,
+		PromptTokens: float64(row.Vector[feature.ColumnPromptTokens]), Load: float64(row.Vector[loadColumn]),
+		TTFT: unknown, TPOT: unknown, CensoredAt: unknown,
+		Forecasts: []feature.Forecast{
+			{TTFT: feature.Quantiles{P50: prior.TTFT, P90: unknown}, TPOT: feature.Quantiles{P50: prior.TPOT, P90: unknown}},
+			row.Forecast, row.Corrected,
+		},
+	}
+	if o.Status == feature.OK {
+		c.TTFT, c.TPOT = believed(o.TTFT), believed(o.TPOT)
+		if feature.IsUnknown(c.TTFT) && feature.IsUnknown(c.TPOT) {
+			return c, Unmeasured
+		}
+	} else if c.CensoredAt = believed(o.CensoredAt); feature.IsUnknown(c.CensoredAt) {
+		return c, Failed
+	}
+	for _, f := range c.Forecasts {
+		if !(f.TTFT.P50 > 0) && !(f.TPOT.P50 > 0) {
+			return c, NoForecast
+		}
+	}
+	return c, ""
+}
+
+func believed(s feature.Seconds) feature.Seconds {
+	if s > 0 && s < longest {
+		return s
+	}
+	return feature.Seconds(feature.Unknown)
+}
