@@ -17,6 +17,11 @@ type Config struct {
 	BlockBytes     int     // bytes of prompt in one block; the Hasher must use the same
 	TokensPerByte  float64 // until SetCapacity says better
 	CapacityTokens float64 // what an endpoint holds until SetCapacity
+
+	// Seed decides where in memory a hash has its place and nothing else. One
+	// that nobody can guess keeps whoever writes prompts from sending all of
+	// them to one place.
+	Seed uint64
 }
 
 // Index is the inverted index: chain hash -> the endpoints that hold the
@@ -27,11 +32,13 @@ type Index struct {
 	slots  []slot
 	byID   map[string]int
 
-	nodes map[uint64]int32 // chain hash -> node
-	sets  []uint64         // node i's endpoints are sets[i*words:][:words], bit = slot
-	words int
-	freed []int32 // nodes to use again
-	held  int     // entries on all slots
+	pool     pool
+	table    table     // chain hash -> one of its entries, which leads to all
+	shared   []holders // of blocks that several endpoints hold
+	unshared []int32   // of them, to use again
+	words    int       // of 64 slots, in a set of endpoints
+	held     int       // entries on all slots
+	path     []int32   // Insert's memory
 }
 
 // New returns an empty index.
@@ -45,7 +52,13 @@ func New(c Config) *Index {
 	if !(c.CapacityTokens > 0) {
 		c.CapacityTokens = DefaultCapacityTokens
 	}
-	return &Index{config: c, byID: make(map[string]int), nodes: make(map[uint64]int32), words: 1}
+	x := &Index{config: c, byID: make(map[string]int), words: 1}
+	x.pool.freed = none
+	x.table.multiplier = c.Seed | 1
+	if c.Seed == 0 {
+		x.table.multiplier = golden
+	}
+	return x
 }
 
 // BlockBytes is the size of a block.
@@ -125,9 +138,20 @@ func (x *Index) Insert(slot int, chain []uint64, now time.Time) {
 	s := &x.slots[slot]
 	chain = chain[:min(len(chain), s.capacity)]
 	second := now.Unix()
+	x.path = x.path[:0]
+	at := none
+	for _, hash := range chain {
+		at = x.follow(at, hash)
+		x.path = append(x.path, at)
+	}
 	// From the tail to the head, so that the head is the last to be evicted.
+	behind := none
 	for i := len(chain) - 1; i >= 0; i-- {
-		x.touch(slot, chain[i], second)
+		n := x.touch(slot, chain[i], x.path[i], second)
+		if behind != none {
+			x.pool.at(n).follows = behind
+		}
+		behind = n
 	}
 	for s.held > s.capacity {
 		x.forget(slot, s.oldest)
@@ -137,12 +161,28 @@ func (x *Index) Insert(slot int, chain []uint64, now time.Time) {
 // Drop says that the endpoint does not hold the blocks of a stretch of a
 // chain: what follows them there is no longer matched.
 func (x *Index) Drop(slot int, stretch []uint64) {
-	s := &x.slots[slot]
 	for _, hash := range stretch {
-		if b, ok := s.entries[hash]; ok {
-			x.forget(slot, b)
+		i := x.table.find(&x.pool, hash)
+		if i == none {
+			continue
+		}
+		if mine := x.on(i, int32(slot)); mine != none {
+			x.forget(slot, mine)
 		}
 	}
+}
+
+// follow returns an entry of the block with this hash, or none, where the
+// block before it was found at an entry, or at none.
+func (x *Index) follow(at int32, hash uint64) int32 {
+	if at != none {
+		if next := x.pool.at(at).follows; next != none {
+			if e := x.pool.at(next); e.hash == hash && e.slot != none {
+				return next
+			}
+		}
+	}
+	return x.table.find(&x.pool, hash)
 }
 
 // Match writes for every slot how many blocks of the chain, from its start
@@ -158,15 +198,38 @@ func (x *Index) Match(chain []uint64, out []int32) {
 	for i := range alive {
 		alive[i] = math.MaxUint64
 	}
+	at := none
+	only := none // slot that alone goes on; from then on alive is not used
 	for i, hash := range chain {
-		node, ok := x.nodes[hash]
-		if !ok {
-			x.stop(alive, nil, int32(i), out)
+		depth := int32(i)
+		at = x.follow(at, hash)
+		switch {
+		case only != none:
+			if at == none || x.on(at, only) == none {
+				out[only] = depth
+				return
+			}
+		case at == none:
+			x.stop(alive, nil, depth, out)
 			return
+		case x.pool.at(at).shared != none:
+			if !x.stop(alive, x.shared[x.pool.at(at).shared].set, depth, out) {
+				return
+			}
+		default:
+			only = x.pool.at(at).slot
+			bit := uint64(1) << (only % 64)
+			goesOn := alive[only/64]&bit != 0
+			alive[only/64] &^= bit
+			x.stop(alive, nil, depth, out)
+			if !goesOn {
+				return
+			}
 		}
-		if !x.stop(alive, x.set(node), int32(i), out) {
-			return
-		}
+	}
+	if only != none {
+		out[only] = int32(len(chain))
+		return
 	}
 	x.stop(alive, nil, int32(len(chain)), out)
 }
@@ -191,19 +254,4 @@ func (x *Index) stop(alive, next []uint64, depth int32, out []int32) bool {
 		}
 	}
 	return any != 0
-}
-
-// set returns the endpoints of a node.
-func (x *Index) set(node int32) []uint64 {
-	return x.sets[int(node)*x.words:][:x.words]
-}
-
-// widen makes room for 64 more slots in every set.
-func (x *Index) widen() {
-	words := x.words + 1
-	sets := make([]uint64, len(x.sets)/x.words*words)
-	for n := range len(x.sets) / x.words {
-		copy(sets[n*words:], x.sets[n*x.words:][:x.words])
-	}
-	x.sets, x.words = sets, words
 }

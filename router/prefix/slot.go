@@ -11,128 +11,77 @@ type slot struct {
 	capacityTokens float64
 	tokensPerBlock float64
 
-	entries        map[uint64]int32 // chain hash -> block
-	blocks         []block
-	newest, oldest int32
-	free           int32 // blocks to use again, linked through older
-
-	recent recent
+	newest, oldest int32 // entries
+	recent         recent
 }
 
-// block is one entry of the index.
-type block struct {
-	hash         uint64
-	node         int32
-	newer, older int32
-	touched      int64 // second
-}
+func (s *slot) open() { *s = slot{used: true, newest: none, oldest: none} }
 
-// none ends a list of blocks.
-const none = int32(-1)
-
-func (s *slot) open() {
-	*s = slot{used: true, entries: make(map[uint64]int32), newest: none, oldest: none, free: none}
-}
-
-// touch makes hash the most recently used block of a slot, adding it where it
-// is not held.
-func (x *Index) touch(slot int, hash uint64, second int64) {
+// touch makes a block the most recently used one of a slot, adding it where it
+// is not held, and returns its entry there. at is an entry of the block, or
+// none where nobody was found to hold it.
+func (x *Index) touch(slot int, hash uint64, at int32, second int64) int32 {
 	s := &x.slots[slot]
-	b, ok := s.entries[hash]
-	if ok {
-		s.unlink(b)
-		s.recent.drop(s.blocks[b].touched)
+	if at == none {
+		at = x.table.find(&x.pool, hash) // the same block twice in a chain
+	}
+	mine := none
+	if at != none {
+		mine = x.on(at, int32(slot))
+	}
+	if mine != none {
+		s.unlink(&x.pool, mine)
+		s.recent.drop(x.pool.at(mine).touched)
 	} else {
-		b = s.take()
-		s.blocks[b] = block{hash: hash, node: x.enter(slot, hash)}
-		s.entries[hash] = b
+		mine = x.pool.take()
+		*x.pool.at(mine) = entry{hash: hash, follows: none, slot: int32(slot), shared: none}
+		if at == none {
+			x.table.add(hash, mine)
+		} else {
+			x.join(at, mine)
+		}
 		s.held++
 		x.held++
 	}
-	s.push(b)
-	s.blocks[b].touched = s.recent.add(second)
+	s.push(&x.pool, mine)
+	x.pool.at(mine).touched = s.recent.add(second)
+	return mine
 }
 
-// forget drops a block of a slot.
+// forget drops an entry of a slot.
 func (x *Index) forget(slot int, i int32) {
 	s := &x.slots[slot]
-	b := &s.blocks[i]
-	s.unlink(i)
-	s.recent.drop(b.touched)
-	delete(s.entries, b.hash)
-	x.leave(slot, b.hash, b.node)
-	b.older = s.free
-	s.free = i
+	s.unlink(&x.pool, i)
+	s.recent.drop(x.pool.at(i).touched)
+	x.leave(i)
+	x.pool.free(i)
 	s.held--
 	x.held--
 }
 
-// enter adds a slot to the set of hash and returns its node.
-func (x *Index) enter(slot int, hash uint64) int32 {
-	node, ok := x.nodes[hash]
-	if !ok {
-		if n := len(x.freed); n > 0 {
-			node, x.freed = x.freed[n-1], x.freed[:n-1]
-		} else {
-			node = int32(len(x.sets) / x.words)
-			for range x.words {
-				x.sets = append(x.sets, 0)
-			}
-		}
-		x.nodes[hash] = node
-	}
-	x.set(node)[slot/64] |= 1 << (slot % 64)
-	return node
-}
-
-// leave takes a slot out of the set of hash, and the hash out of the index
-// when nobody is left.
-func (x *Index) leave(slot int, hash uint64, node int32) {
-	set := x.set(node)
-	set[slot/64] &^= 1 << (slot % 64)
-	for _, w := range set {
-		if w != 0 {
-			return
-		}
-	}
-	delete(x.nodes, hash)
-	x.freed = append(x.freed, node)
-}
-
-// take returns an unused block.
-func (s *slot) take() int32 {
-	if s.free == none {
-		s.blocks = append(s.blocks, block{})
-		return int32(len(s.blocks) - 1)
-	}
-	b := s.free
-	s.free = s.blocks[b].older
-	return b
-}
-
-// push puts a block at the newest end.
-func (s *slot) push(i int32) {
-	b := &s.blocks[i]
-	b.newer, b.older = none, s.newest
+// push puts an entry at the newest end.
+func (s *slot) push(p *pool, i int32) {
+	e := p.at(i)
+	e.newer, e.older = none, s.newest
 	if s.newest == none {
 		s.oldest = i
 	} else {
-		s.blocks[s.newest].newer = i
+		p.at(s.newest).newer = i
 	}
 	s.newest = i
 }
 
-func (s *slot) unlink(i int32) {
-	b := &s.blocks[i]
-	if b.newer == none {
-		s.newest = b.older
+func (s *slot) unlink(p *pool, i int32) {
+	e := p.at(i)
+	if e.newer == none {
+		s.newest = e.older
 	} else {
-		s.blocks[b.newer].older = b.older
+		p.at(e.newer).older = e.older
 	}
-	if b.older == none {
-		s.oldest = b.newer
+	if e.older == none {
+		s.oldest = e.newer
 	} else {
-		s.blocks[b.older].newer = b.newer
+		p.at(e.older).newer = e.newer
 	}
 }
 
@@ -154,9 +103,9 @@ type recent struct {
 	counts [64]int32 // by second modulo 64
 }
 
-// add counts a use and returns the second it was counted at: time that goes
-// back counts as the latest.
-func (r *recent) add(second int64) int64 {
+// add counts a use and returns the second it was counted at, modulo 2^32: time
+// that goes back counts as the latest.
+func (r *recent) add(second int64) uint32 {
 	if second > r.latest {
 		for n := min(second-r.latest, 64); n > 0; n-- {
 			r.counts[(second-n+1)&63] = 0
@@ -164,12 +113,12 @@ func (r *recent) add(second int64) int64 {
 		r.latest = second
 	}
 	r.counts[r.latest&63]++
-	return r.latest
+	return uint32(r.latest)
 }
 
 // drop takes back what add returned.
-func (r *recent) drop(second int64) {
-	if second > r.latest-64 {
+func (r *recent) drop(second uint32) {
+	if uint32(r.latest)-second < 64 {
 		r.counts[second&63]--
 	}
 }

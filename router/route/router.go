@@ -80,7 +80,7 @@ func New(config Config, endpoints Pool, forecaster Forecaster, recorder Recorder
 		recorder:   recorder,
 		log:        log,
 		ledger:     ledger.New(),
-		index:      prefix.New(prefix.Config{TokensPerByte: config.TokensPerByte, CapacityTokens: float64(config.DefaultProfile.KVCapacityTokens)}),
+		index:      prefix.New(prefix.Config{TokensPerByte: config.TokensPerByte, CapacityTokens: float64(config.DefaultProfile.KVCapacityTokens), Seed: draw()}),
 		endpoints:  map[string]*endpoint{},
 		open:       map[*Ticket]struct{}{},
 		llms:       map[string]*llm{},
