@@ -15,7 +15,7 @@ const (
 	Stale State = "stale" // the bundle was validated too long ago, or speaks another schema
 	Slow  State = "slow"  // too many forecasts missed their deadline
 	Down  State = "down"  // the predictor does not answer
-	Wrong State = "wrong" // the forecasts are not to be believed
+	Wrong State = "wrong" // the forecasts are not to be believed: impossible, or refuted by outcomes
 )
 
 // States lists all of them, for metrics and checks.
@@ -63,6 +63,7 @@ type Machine struct {
 	reason string
 	since  time.Time
 	well   time.Time // when the last trouble ended; zero while it lasts
+	fault  string    // what outcomes say against the forecasts; empty when nothing
 
 	validated time.Time
 	maxAge    time.Duration
@@ -99,6 +100,9 @@ func (m *Machine) Answered(now, validated time.Time, maxAge time.Duration) (Chan
 		m.well = time.Time{}
 		return Change{}, false
 	}
+	if m.fault != "" {
+		return m.move(now, Wrong, m.fault)
+	}
 	if m.well.IsZero() {
 		m.well = now
 	}
@@ -130,6 +134,17 @@ func (m *Machine) Failed(now time.Time, result Result, why string) (Change, bool
 		return m.move(now, Wrong, why)
 	}
 	return Change{}, false
+}
+
+// Judged tells m what outcomes say against the forecasts, empty when nothing;
+// see Judge. While they say anything, m does not come back to Live. A predictor
+// that does not answer, or answers late, stays Down or Slow until it does.
+func (m *Machine) Judged(now time.Time, fault string) (Change, bool) {
+	m.fault = fault
+	if fault == "" || m.state != Live && m.state != Wrong {
+		return Change{}, false
+	}
+	return m.move(now, Wrong, fault)
 }
 
 // Tick lets time pass: a bundle may have become too old without anybody

@@ -117,6 +117,8 @@ func (r *Router) settled(l *llm, now time.Time, a asking) {
 			}
 		}
 		l.bundle = a.answer.Bundle
+		l.judge.Reset()
+		r.note(l, nil)(l.machine.Judged(now, ""))
 	}
 	r.note(l, nil)(l.machine.Answered(now, a.answer.Validated, a.answer.MaxAge))
 }

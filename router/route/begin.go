@@ -153,6 +153,7 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 		url:       known.state.URL,
 		attempt:   1,
 		corrected: s.choice.Forecasts[i],
+		bundle:    s.llm.bundle,
 		entry: ledger.Entry{
 			PromptTokens:   int(request.PromptTokens),
 			UncachedTokens: int(uncached),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
 )
 
 // End settles the ticket, tells the pool how its endpoint did and records what
@@ -46,6 +47,7 @@ func (t *Ticket) close(e *End, now time.Time) {
 	delete(t.router.open, t)
 	if e.Status == feature.OK {
 		t.learn(e)
+		t.judge(e, now)
 		t.checkBelief(e)
 	}
 	t.chain = nil
@@ -81,6 +83,21 @@ func (t *Ticket) learn(e *End) {
 		t.endpoint.offset.Observe(t.plain, e.TTFT, e.TPOT)
 		t.llm.coverage.Observe(t.corrected, e.TTFT, e.TPOT)
 	}
+}
+
+// judge holds what was forecast against what was measured. A forecast of an
+// earlier bundle says nothing of the present one.
+func (t *Ticket) judge(e *End, now time.Time) {
+	l := t.llm
+	if !t.plain.Known() || t.bundle != l.bundle {
+		return
+	}
+	at := t.sentAt
+	if at.IsZero() {
+		at = t.decidedAt
+	}
+	l.judge.Observe(&correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: at, Forecast: t.corrected, TTFT: e.TTFT, TPOT: e.TPOT})
+	t.router.note(l, nil)(l.machine.Judged(now, l.judge.Fault()))
 }
 
 // outcome makes the row.

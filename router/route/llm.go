@@ -14,6 +14,7 @@ type llm struct {
 	name     string
 	machine  *correction.Machine
 	coverage correction.Coverage
+	judge    correction.Judge // of the bundle that answered last
 	output   correction.Output
 	bytes    tokenRatio
 	demand   correction.Demand

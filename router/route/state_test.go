@@ -225,6 +225,56 @@ func TestForecastsNoEngineCanKeepAreWrongAtOnce(t *testing.T) {
 	}
 }
 
+// Forecasts that outcomes refute don't decide any more; they go on in shadow,
+// and decide again once outcomes have borne them out for the hold.
+func TestForecastsThatOutcomesRefuteAreWrong(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		says := feature.Seconds(0.2) // of TTFT, while served measures 0.2
+		bundle := int64(7)
+		w.oracle.set(func(_ context.Context, _ string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+			for i := range v {
+				out[i] = exactly(&v[i], says, 0.02)
+			}
+			return route.Answer{Bundle: bundle, Validated: time.Now()}, nil
+		})
+		serve := func(n int) (last feature.Decision) {
+			for range n {
+				w.fleet.scrape()
+				ticket := w.begin(t, query("x"))
+				ticket.End(served(1000, 10))
+				last = w.memory.decision(ticket)
+				pass(100 * time.Millisecond)
+			}
+			return last
+		}
+		decidedBy(t, serve(100), policy.Predicted, "live")
+		says = 0.7 // further off than the correction reaches
+		d := serve(200)
+		decidedBy(t, d, policy.CombinedLoad, "wrong")
+		if !strings.Contains(d.Reason, "wrong (") || !d.Candidates[0].Forecast.Known() {
+			t.Errorf("reason %q, forecast %v: want it said, and forecasts going on in shadow", d.Reason, d.Candidates[0].Forecast)
+		}
+		pass(2 * time.Minute)
+		decidedBy(t, serve(1), policy.ActiveRequest, "wrong") // time alone mends nothing
+		says = 0.2
+		serve(250)
+		w.mustBe(t, "wrong")
+		pass(time.Minute)
+		decidedBy(t, serve(2), policy.Predicted, "live")
+
+		// Another bundle is not what the outcomes spoke against.
+		says = 0.7
+		serve(200)
+		w.mustBe(t, "wrong")
+		bundle, says = 8, 0.2
+		serve(1)
+		w.mustBe(t, "wrong")
+		pass(time.Minute)
+		serve(1)
+		w.mustBe(t, "live")
+	})
+}
+
 // A prompt whose prior no forecast can start from says nothing of the bundle.
 func TestPriorOutOfRangeIsNotAskedAbout(t *testing.T) {
 	inLive(t, 3, nil, func(t *testing.T, w *world) {

@@ -33,6 +33,7 @@ type Ticket struct {
 	entry     ledger.Entry
 	corrected feature.Forecast
 	plain     feature.Forecast // before online correction
+	bundle    int64            // behind them
 	attempt   int              // 1, and 2 after a retry
 	work      float64          // seconds of prefill by the step model
 	believed  belief

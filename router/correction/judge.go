@@ -1,0 +1,147 @@
+package correction
+
+import (
+	"math"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// The rules by which outcomes say that forecasts are not to be believed.
+const (
+	judgedOutcomes = 200             // the last ones are looked at
+	judgedLeast    = 50              // under so many nothing is judged
+	wrongRatio     = 1.5             // more than half of them further than this from their p50, as a factor
+	wrongCoverage  = 0.75            // fewer than this share at or below their p90
+	pairWindow     = 5 * time.Second // two outcomes dispatched within it saw about the same fleet
+	pairRatio      = 1.05            // forecasts closer than this, as a factor, order nothing
+	pairsWaiting   = 8               // outcomes that still look for a second one
+	z99            = 2.5758          // of a 99 % interval
+)
+
+// A Settled is one outcome beside what was forecast of it.
+type Settled struct {
+	Endpoint     string
+	DispatchedAt time.Time
+	Forecast     feature.Forecast // corrected: as the decision was made with it
+	TTFT         feature.Seconds  // measured; unknown values are skipped
+	TPOT         feature.Seconds
+}
+
+// A Judge says from the last 200 outcomes of one LLM whether its forecasts are
+// wrong: half of them off by more than 1.5 times, fewer than 75 % at or below
+// their p90, or pairs of endpoints put in the wrong order more often than a
+// coin would, with 99 % confidence. TTFT and TPOT are judged apart. The zero
+// value has seen nothing. It never allocates.
+type Judge struct{ ttft, tpot trial }
+
+// Observe takes in one outcome.
+func (j *Judge) Observe(s *Settled) {
+	j.ttft.observe(s, s.Forecast.TTFT, s.TTFT)
+	j.tpot.observe(s, s.Forecast.TPOT, s.TPOT)
+}
+
+// Fault says what is wrong, in one of a few fixed sentences; empty when
+// nothing is, or too little was seen.
+func (j *Judge) Fault() string {
+	switch {
+	case j.ttft.off():
+		return "TTFT is off by more than 1.5 times in half of the outcomes"
+	case j.tpot.off():
+		return "TPOT is off by more than 1.5 times in half of the outcomes"
+	case j.ttft.uncovered():
+		return "under 75 % of TTFTs are within their p90"
+	case j.tpot.uncovered():
+		return "under 75 % of TPOTs are within their p90"
+	case j.ttft.disordered():
+		return "TTFT forecasts order endpoints worse than chance"
+	case j.tpot.disordered():
+		return "TPOT forecasts order endpoints worse than chance"
+	}
+	return ""
+}
+
+// Reset forgets all outcomes: those of another bundle say nothing of this one.
+func (j *Judge) Reset() { *j = Judge{} }
+
+// trial is what is known of one latency.
+type trial struct {
+	far, missed, reversed flags
+	waiting               [pairsWaiting]half
+	next                  int // place of the oldest in waiting
+}
+
+// half is an outcome that waits to be one of a pair. No outcome is in two
+// pairs, so that pairs are about independent.
+type half struct {
+	endpoint         string // empty: none
+	at               time.Time
+	forecast, actual float64 // logarithms
+}
+
+func (t *trial) observe(s *Settled, q feature.Quantiles, actual feature.Seconds) {
+	miss := logRatio(actual, q.P50)
+	if math.IsNaN(miss) {
+		return
+	}
+	t.far.add(math.Abs(miss) > math.Log(wrongRatio))
+	t.missed.add(actual > q.P90)
+	t.pair(half{s.Endpoint, s.DispatchedAt, math.Log(float64(q.P50)), math.Log(float64(actual))})
+}
+
+// pair finds h a second outcome, the newest that fits, or lets it wait for one
+// in the place of the oldest.
+func (t *trial) pair(h half) {
+	for back := 1; back <= pairsWaiting; back++ {
+		other := &t.waiting[(t.next-back+pairsWaiting)%pairsWaiting]
+		if other.endpoint == "" || other.endpoint == h.endpoint || h.at.Sub(other.at).Abs() > pairWindow {
+			continue
+		}
+		forecast, actual := h.forecast-other.forecast, h.actual-other.actual
+		if math.Abs(forecast) < math.Log(pairRatio) || !(math.Abs(actual) > 0) {
+			continue
+		}
+		t.reversed.add(forecast*actual < 0)
+		*other = half{}
+		return
+	}
+	t.waiting[t.next] = h
+	t.next = (t.next + 1) % pairsWaiting
+}
+
+func (t *trial) off() bool { return t.far.judged() && t.far.share() > 0.5 }
+
+func (t *trial) uncovered() bool { return t.missed.judged() && t.missed.share() > 1-wrongCoverage }
+
+// disordered reports whether Wilson's interval for the share of reversed pairs
+// lies above one half.
+func (t *trial) disordered() bool {
+	if !t.reversed.judged() {
+		return false
+	}
+	p, n := t.reversed.share(), float64(t.reversed.n)
+	return (p+z99*z99/(2*n)-z99*math.Sqrt(p*(1-p)/n+z99*z99/(4*n*n)))/(1+z99*z99/n) > 0.5
+}
+
+// flags are the last 200 answers to one question.
+type flags struct {
+	said      [judgedOutcomes]bool
+	n, at, of int // of is how many of the n say yes
+}
+
+func (f *flags) add(yes bool) {
+	if f.n < judgedOutcomes {
+		f.n++
+	} else if f.said[f.at] {
+		f.of--
+	}
+	f.said[f.at] = yes
+	if yes {
+		f.of++
+	}
+	f.at = (f.at + 1) % judgedOutcomes
+}
+
+func (f *flags) judged() bool { return f.n >= judgedLeast }
+
+func (f *flags) share() float64 { return float64(f.of) / float64(f.n) }
