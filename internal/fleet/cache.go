@@ -14,10 +14,11 @@ type cache struct {
 
 type block struct {
 	hash       uint64
-	hashed     bool
-	watched    bool // is part of what was seen
 	refs       int32
 	prev, next int32 // neighbours in the free ring while refs is 0
+	behind     int32 // the block that followed it in a prompt when last seen: a guess that saves a search
+	hashed     bool
+	watched    bool // is part of what was seen
 }
 
 func newCache(blocks, offloaded int) *cache {
@@ -79,7 +80,7 @@ func (c *cache) take() int32 {
 	b := &c.blocks[i]
 	c.seen.stale = c.seen.stale || b.watched
 	if b.hashed {
-		c.index.remove(c.blocks, b.hash)
+		c.index.remove(b.hash, i)
 		b.hashed = false
 		if c.offload != nil {
 			c.offload.add(b.hash)
@@ -90,13 +91,35 @@ func (c *cache) take() int32 {
 	return i
 }
 
-// seal makes a full block findable, unless a block with its content already is.
-func (c *cache) seal(i int32, hash uint64) {
+// seal makes block k of a sequence, which is full, findable, unless a block
+// with its content already is.
+func (c *cache) seal(held []int32, k int, hash uint64) {
+	i := held[k]
+	if k > 0 {
+		c.blocks[held[k-1]].behind = i
+	}
 	if c.index.find(c.blocks, hash) >= 0 {
 		return
 	}
 	c.blocks[i].hash, c.blocks[i].hashed = hash, true
 	c.index.add(hash, i)
+}
+
+// find returns the block that carries hash, below 0 when none does, where the
+// one before it in the prompt was found in a block, or below 0 in none.
+func (c *cache) find(before int32, hash uint64) int32 {
+	if before < 0 {
+		return c.index.find(c.blocks, hash)
+	}
+	guess := c.blocks[before].behind
+	if b := &c.blocks[guess]; b.hashed && b.hash == hash {
+		return guess
+	}
+	n := c.index.find(c.blocks, hash)
+	if n >= 0 {
+		c.blocks[before].behind = n
+	}
+	return n
 }
 
 // release drops one reference on each block, last block first, so that the

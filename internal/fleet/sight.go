@@ -20,15 +20,20 @@ func (c *cache) look(s *sequence, limit int) (hits []int32, idle int) {
 		c.lookAway()
 		v.by = s
 	}
+	before := int32(-1)
+	if n := len(v.hits); n > 0 {
+		before = v.hits[n-1]
+	}
 	for i := len(v.hits); i < limit; i++ {
 		hash, ok := s.hash(i)
 		if !ok {
 			break
 		}
-		n := c.index.find(c.blocks, hash)
+		n := c.find(before, hash)
 		if n < 0 {
 			break
 		}
+		before = n
 		b := &c.blocks[n]
 		b.watched = true
 		if b.refs == 0 {

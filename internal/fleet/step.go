@@ -142,7 +142,7 @@ func (e *Engine) reserve(s *sequence, tokens int) {
 	}
 	for full := (s.computed + tokens) / e.profile.BlockTokens; s.sealed < full; s.sealed++ {
 		if hash, ok := s.hash(s.sealed); ok {
-			e.cache.seal(s.blocks[s.sealed], hash)
+			e.cache.seal(s.blocks, s.sealed, hash)
 		}
 	}
 }
