@@ -1,91 +1,119 @@
 package forest
 
-import (
-	"fmt"
-	"math"
+import "math"
+
+// A Forest is laid out for evaluation as words: one of 64 bits for every node,
+// each tree breadth first, the right child just behind the left one.
+//
+//	bits 63-48  lanes x the column the split looks at: an index into rowKeys
+//	bits 47-32  the left child, counted from the root of its tree
+//	bits 31-0   the complement of the threshold's key
+//
+// A key is a float32 as the unsigned number of the same order. Adding the key
+// of a row's value to a word carries into the child exactly when the value is
+// above the threshold, so that one addition compares and chooses the child. A
+// leaf is a word that leads back to itself: its lower half is 0, and nothing
+// carries out of it. A walk of any fixed number of steps at least as long as
+// the path therefore ends in the right leaf, and takes no branch.
+//
+// Keys are exact because rows are: vectors are float32, and x <= t holds for a
+// float32 x when it holds for the largest float32 that is not above t. Rows
+// that are not, and forests of more than maxColumns columns, are walked split
+// by split.
+const (
+	columnShift = 48
+	childShift  = 32
 )
 
-// node is a split or a leaf laid out for the evaluator: 16 bytes, the right
-// child just behind the left one, and a leaf as a split that leads back to
-// itself. A walk of any fixed number of steps at least as long as the path
-// therefore ends in the right leaf without testing whether it has arrived.
-type node struct {
-	threshold float64
-	left      int32 // index into Forest.nodes
-	feature   uint16
-	// nanLeft is 1 where NaN goes left. MissingNone compares NaN as 0, so
-	// that its side is a constant of the split and needs no other flag.
-	nanLeft uint8
-	// zeroDefault is 1 where zero goes to the side of NaN against what the
-	// threshold says (MissingZero); only Forest.walk looks at it.
-	zeroDefault uint8
+// maxColumns keeps rowKeys small enough for a stack. A forest of up to
+// 32 features never needs more.
+const maxColumns = 128
+
+// column is a feature as a split sees it: with the side of its missing values
+// folded in, as a key below or above all thresholds.
+type column struct {
+	feature int32
+	missing uint32 // the key of a missing value: lowest or highest
+	zero    bool   // zero is missing too
+}
+
+// The keys of missing values: finite thresholds lie between them.
+const (
+	lowest  = uint32(0)
+	highest = ^uint32(0)
+)
+
+// span is where the nodes of one tree stand.
+type span struct {
+	root, end int32
+	depth     int32 // longest path, in splits
+}
+
+// keyOf maps float32s that are not NaN to unsigned numbers of the same order.
+// It sets -0 below 0.
+func keyOf(x float32) uint32 {
+	b := math.Float32bits(x)
+	return b ^ (uint32(int32(b)>>31) | 1<<31)
+}
+
+// thresholdKey is the key of the largest float32 that is not above t; that of
+// 0 for both zeros.
+func thresholdKey(t float64) uint32 {
+	x := float32(t)
+	if float64(x) > t {
+		x = math.Nextafter32(x, float32(math.Inf(-1)))
+	}
+	if x == 0 {
+		return keyOf(0)
+	}
+	return keyOf(x)
+}
+
+func columnOf(s *Split) column {
+	c := column{feature: s.Feature, missing: highest, zero: s.Missing == MissingZero}
+	if s.missingLeft() {
+		c.missing = lowest
+	}
+	return c
 }
 
 // flatten lays all trees out; total is the number of their leaves.
-func (f *Forest) flatten(total int) error {
+func (f *Forest) flatten(total int) {
 	size := 2*total - len(f.trees)
-	if size > math.MaxInt32 {
-		return fmt.Errorf("%d nodes, want at most %d", size, math.MaxInt32)
-	}
-	f.nodes = make([]node, 0, size)
+	f.words = make([]uint64, 0, size)
 	f.values = make([]float64, size)
-	f.roots = make([]int32, 0, len(f.trees))
-	f.depths = make([]int32, 0, len(f.trees))
-	var queue []int32 // children of a tree in breadth-first order, as in Split
+	f.spans = make([]span, len(f.trees))
+	indices := map[column]int{}
+	var queue []int32 // nodes of a tree in breadth-first order, as in Split
 	for i := range f.trees {
-		queue = f.flattenTree(&f.trees[i], queue[:0])
-	}
-	return nil
-}
-
-func (f *Forest) flattenTree(t *Tree, queue []int32) []int32 {
-	base := int32(len(f.nodes))
-	f.roots = append(f.roots, base)
-	root := int32(0)
-	if len(t.Splits) == 0 {
-		root = ^root
-	}
-	queue = append(queue, root)
-	depth, levelEnd := int32(0), 1
-	for at := 0; at < len(queue); at++ {
-		if at == levelEnd {
-			depth, levelEnd = depth+1, len(queue)
+		t := &f.trees[i]
+		root := len(f.words)
+		queue = append(queue[:0], t.root())
+		depth, levelEnd := int32(0), 1
+		for at := 0; at < len(queue); at++ {
+			if at == levelEnd {
+				depth, levelEnd = depth+1, len(queue)
+			}
+			node := queue[at]
+			if node < 0 {
+				f.values[len(f.words)] = t.Leaves[^node].Value
+				f.words = append(f.words, uint64(at)<<childShift)
+				continue
+			}
+			s := &t.Splits[node]
+			c := columnOf(s)
+			index, known := indices[c]
+			if !known {
+				index = len(f.columns)
+				indices[c] = index
+				f.columns = append(f.columns, c)
+			}
+			f.words = append(f.words, uint64(index*lanes)<<columnShift|uint64(len(queue))<<childShift|uint64(^thresholdKey(s.Threshold)))
+			queue = append(queue, s.Left, s.Right)
 		}
-		self := base + int32(at)
-		child := queue[at]
-		if child < 0 {
-			f.nodes = append(f.nodes, node{threshold: math.Inf(1), left: self, nanLeft: 1})
-			f.values[self] = t.Leaves[^child].Value
-			continue
-		}
-		s := &t.Splits[child]
-		n := flatSplit(s)
-		n.left = base + int32(len(queue))
-		f.walkZero = f.walkZero || n.zeroDefault != 0
-		f.nodes = append(f.nodes, n)
-		queue = append(queue, s.Left, s.Right)
+		f.spans[i] = span{root: int32(root), end: int32(len(f.words)), depth: depth}
 	}
-	f.depths = append(f.depths, depth)
-	return queue
-}
-
-func flatSplit(s *Split) node {
-	n := node{threshold: s.Threshold, feature: uint16(s.Feature)}
-	nanLeft := s.DefaultLeft
-	switch s.Missing {
-	case MissingNone:
-		nanLeft = 0 <= s.Threshold
-	case MissingZero:
-		// Where all that counts as zero falls on the default side anyway the
-		// split is an ordinary one.
-		zeroLeft := zeroThreshold <= s.Threshold
-		zeroRight := -zeroThreshold > s.Threshold
-		if s.DefaultLeft && !zeroLeft || !s.DefaultLeft && !zeroRight {
-			n.zeroDefault = 1
-		}
+	if len(f.columns) > maxColumns {
+		f.words, f.values, f.spans, f.columns = nil, nil, nil, nil
 	}
-	if nanLeft {
-		n.nanLeft = 1
-	}
-	return n
 }

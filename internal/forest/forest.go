@@ -64,11 +64,11 @@ type Forest struct {
 	header Header
 	trees  []Tree
 
-	nodes    []node    // of all trees, each tree breadth first
-	values   []float64 // leaf value by node index, 0 at splits
-	roots    []int32   // first node of each tree
-	depths   []int32   // longest path of each tree, in splits
-	walkZero bool      // some split needs the slow walk; see flatten
+	// The flat layout, described in flat.go; all nil where it does not fit.
+	words   []uint64  // of the nodes of all trees
+	values  []float64 // leaf value by node, 0 at splits
+	spans   []span    // by tree
+	columns []column
 }
 
 // New checks a header and trees against the limits of this package and
@@ -91,9 +91,7 @@ func New(header Header, trees []Tree) (*Forest, error) {
 		}
 	}
 	f := &Forest{header: header.clone(), trees: trees}
-	if err := f.flatten(total); err != nil {
-		return nil, fmt.Errorf("build forest: %w", err)
-	}
+	f.flatten(total)
 	return f, nil
 }
 

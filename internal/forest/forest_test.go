@@ -34,6 +34,24 @@ func TestPredictionsEqualLeavesBitForBit(t *testing.T) {
 	})
 }
 
+// More columns than the flat layout holds, and trees as large as are allowed.
+func TestWideAndLargeForestsPredictAsLeavesDoes(t *testing.T) {
+	for _, c := range []struct{ trees, leaves, features int }{
+		{20, 31, 300}, {1, forest.MaxLeaves, 3}, {5, 300, 23}, {3, 1, 2},
+	} {
+		f := big(t, c.trees, c.leaves, c.features)
+		e := reference(t, f.Text())
+		rows, out := randomRows(c.features, 21), make([]float64, 21)
+		f.PredictBatch(rows, len(out), out)
+		for i := range out {
+			row := rows[i*c.features : (i+1)*c.features]
+			if want := e.PredictSingle(row, 0); !sameBits(f.Predict(row), want) || !sameBits(out[i], want) {
+				t.Fatalf("%+v: row %d: %v alone, %v in a batch, leaves says %v", c, i, f.Predict(row), out[i], want)
+			}
+		}
+	}
+}
+
 func TestTextReadsBackAsTheSameForest(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := drawForest(rt)
@@ -180,6 +198,10 @@ func TestPredictionDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(20, func() { f.PredictBatch(rows, 100, out) }); n != 0 {
 		t.Errorf("PredictBatch allocates %v times", n)
 	}
+	rows[50] = 0.1 // no float32
+	if n := testing.AllocsPerRun(20, func() { f.PredictBatch(rows, 100, out) }); n != 0 {
+		t.Errorf("PredictBatch of float64s allocates %v times", n)
+	}
 }
 
 // big makes a forest of random trees grown as a trainer grows them: the leaf
@@ -218,37 +240,38 @@ func big(t testing.TB, trees, leaves, features int) *forest.Forest {
 	return f
 }
 
+// randomRows are float32s, as vectors are.
 func randomRows(width, n int) []float64 {
 	rng := rand.New(rand.NewPCG(3, 4))
 	rows := make([]float64, width*n)
 	for i := range rows {
-		rows[i] = rng.NormFloat64()
+		rows[i] = float64(float32(rng.NormFloat64()))
 	}
 	return rows
 }
 
+// Beside leaves, one row at a time, which is how leaves takes a batch too.
 func BenchmarkPredict(b *testing.B) {
-	f := big(b, 100, 31, 23)
-	e := reference(b, f.Text())
-	rows, out := randomRows(23, 1000), make([]float64, 1000)
-	b.Run("single", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			k := i % 1000 * 23
-			out[0] = f.Predict(rows[k : k+23])
+	const width, distinct = 23, 1000
+	for _, trees := range []int{100, 200} {
+		f := big(b, trees, 31, width)
+		e := reference(b, f.Text())
+		rows, out := randomRows(width, distinct), make([]float64, distinct)
+		for _, n := range []int{1, 3, 16, 100} {
+			b.Run(fmt.Sprintf("trees=%d/rows=%d", trees, n), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					at := i % (distinct / n) * n * width
+					f.PredictBatch(rows[at:at+n*width], n, out)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/row")
+			})
 		}
-	})
-	for _, n := range []int{10, 16, 100, 1000} {
-		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {
-			for b.Loop() {
-				f.PredictBatch(rows[:n*23], n, out)
+		b.Run(fmt.Sprintf("trees=%d/leaves", trees), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				at := i % distinct * width
+				out[0] = e.PredictSingle(rows[at:at+width], 0)
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/row")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N), "ns/row")
 		})
 	}
-	b.Run("leaves", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			k := i % 1000 * 23
-			out[0] = e.PredictSingle(rows[k:k+23], 0)
-		}
-	})
 }

@@ -16,7 +16,13 @@ import (
 var corners = []float64{
 	0, math.Copysign(0, -1), math.NaN(), 1, -1, 0.1, 1e-40, -1e-40, 2e-35, -2e-35,
 	5e-324, math.MaxFloat64, math.Inf(1), math.Inf(-1), 1e300, 1.0 / 3,
+	// Around float32s: at them, and the float64s beside them.
+	math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 0.5 * math.SmallestNonzeroFloat32,
+	tenth, math.Nextafter(tenth, 0), math.Nextafter(tenth, 1), -tenth, math.Nextafter(-tenth, 0), math.Nextafter(-tenth, -1),
 }
+
+// tenth is a variable so that it is rounded.
+var tenth = float64(float32(0.1))
 
 func drawNumber(t *rapid.T, label string) float64 {
 	if rapid.Bool().Draw(t, label+" at a corner") {
@@ -88,8 +94,12 @@ func drawRows(t *rapid.T, width int) (rows []float64, n int) {
 	n = rapid.SampledFrom([]int{0, 1, 3, 7, 8, 9, 16, 21, 130, 150}).Draw(t, "rows")
 	distinct := rapid.IntRange(1, 12).Draw(t, "distinct rows")
 	pool := make([]float64, distinct*width)
+	short := rapid.Bool().Draw(t, "float32s")
 	for i := range pool {
 		pool[i] = drawNumber(t, "value")
+		if short {
+			pool[i] = float64(float32(pool[i]))
+		}
 	}
 	for i := range n {
 		k := i % distinct * width

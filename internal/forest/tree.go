@@ -40,6 +40,30 @@ type Split struct {
 	Count  int64   // rows
 }
 
+// child is the side a row goes to, as an entry of Left and Right.
+func (s *Split) child(row []float64) int32 {
+	x := row[s.Feature]
+	left := x <= s.Threshold
+	if x != x || s.Missing == MissingZero && isZero(x) {
+		left = s.missingLeft()
+	}
+	if left {
+		return s.Left
+	}
+	return s.Right
+}
+
+// missingLeft tells the side of missing values. Where nothing is missing NaN
+// goes with 0.
+func (s *Split) missingLeft() bool {
+	if s.Missing == MissingNone {
+		return 0 <= s.Threshold
+	}
+	return s.DefaultLeft
+}
+
+func isZero(x float64) bool { return x >= -zeroThreshold && x <= zeroThreshold }
+
 // Leaf is one terminal node.
 type Leaf struct {
 	Value float64
@@ -58,6 +82,14 @@ type Tree struct {
 	// Shrinkage is the learning rate already applied to the values, kept for
 	// LightGBM; 0 is written as 1.
 	Shrinkage float64
+}
+
+// root is the node a walk begins with, as an entry of Left and Right.
+func (t *Tree) root() int32 {
+	if len(t.Splits) == 0 {
+		return ^0
+	}
+	return 0
 }
 
 // check verifies that the tree is a tree, within limits, over features
