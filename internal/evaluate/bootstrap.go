@@ -1,8 +1,11 @@
 package evaluate
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 )
@@ -14,12 +17,19 @@ type Interval struct {
 	High feature.Number `json:"high"`
 }
 
+// ofShare bounds the interval of a share by what a share can be.
+func (i Interval) ofShare() Interval {
+	i.Low, i.High = max(0, i.Low), min(1, i.High)
+	return i
+}
+
 // unknownInterval is that of nothing.
 var unknownInterval = Interval{feature.Number(feature.Unknown), feature.Number(feature.Unknown), feature.Number(feature.Unknown)}
 
 const (
-	resamples = 1000
-	blocks    = 20 // of neighbouring rows, so that what one moment made alike stays together
+	resamples    = 1000
+	mostBlocks   = 100 // of neighbouring rows
+	fewestBlocks = 4
 )
 
 // A share is part of a ratio of two sums: what a block of neighbouring rows
@@ -33,7 +43,9 @@ func (s *share) add(o share) {
 
 // Bootstrap resamples blocks of neighbouring rows (Künsch 1989) and gives the
 // mean of the known values with its interval. Values stand in order of time.
-// The same values and seed give the same interval.
+// What one moment made alike stays together: a block is three times as long as the
+// rows' correlation lasts (see CorrelationTime), and the fewer blocks there are,
+// the wider is the interval. The same values and seed give the same interval.
 func Bootstrap(values []float64, seed uint64) Interval {
 	all := make([]share, len(values))
 	for i, v := range values {
@@ -44,9 +56,21 @@ func Bootstrap(values []float64, seed uint64) Interval {
 	return blockwise(all, seed)
 }
 
-// blockwise gathers neighbours into blocks and resamples those.
+// blockwise gathers neighbours into blocks and resamples those. Rows of nothing
+// are left out.
 func blockwise(rows []share, seed uint64) Interval {
-	per := max(1, len(rows)/blocks)
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r share) bool { return r.n == 0 })
+	var total share
+	for _, r := range rows {
+		total.add(r)
+	}
+	// What each row moves the ratio by, but for a factor.
+	pull := make([]float64, len(rows))
+	for i, r := range rows {
+		pull[i] = r.sum - total.sum/total.n*r.n
+	}
+	per := int(math.Ceil(3 * CorrelationTime(pull)))
+	per = max(1, (len(rows)+mostBlocks-1)/mostBlocks, min(per, len(rows)/fewestBlocks))
 	var all []share
 	for from := 0; from < len(rows); from += per {
 		var b share
@@ -58,10 +82,40 @@ func blockwise(rows []share, seed uint64) Interval {
 	return resample(all, seed)
 }
 
+// CorrelationTime is how many neighbouring values say no more than one
+// independent one: 1 plus twice the sum of the autocorrelations, as far as
+// pairs of them are positive and fall (Geyer 1992). Values stand in order of
+// time and are known. It is at least 1, and too small by half where it is a
+// tenth of the length: so short a series can't tell.
+func CorrelationTime(values []float64) float64 {
+	n := len(values)
+	mean := Mean(values)
+	at := func(lag int) float64 {
+		var sum float64
+		for i := lag; i < n; i++ {
+			sum += (values[i] - mean) * (values[i-lag] - mean)
+		}
+		return sum
+	}
+	variance := at(0)
+	if !(variance > 0) {
+		return 1
+	}
+	time, least := 1.0, math.Inf(1)
+	for lag := 1; lag < n/2; lag += 2 {
+		pair := min(least, (at(lag)+at(lag+1))/variance)
+		if pair <= 0 {
+			break
+		}
+		time, least = time+2*pair, pair
+	}
+	return time
+}
+
 // resample is the ratio of the sums of all blocks, with the interval that
-// drawing as many blocks again and again gives. Blocks of nothing are left out.
+// drawing as many blocks again and again gives, widened for what few blocks
+// don't tell as Student's t is against the normal distribution.
 func resample(all []share, seed uint64) Interval {
-	all = slices.DeleteFunc(all, func(b share) bool { return b.n == 0 })
 	if len(all) == 0 {
 		return unknownInterval
 	}
@@ -79,11 +133,21 @@ func resample(all []share, seed uint64) Interval {
 		means[i] = s.sum / s.n
 	}
 	slices.Sort(means)
+	mean, few := total.sum/total.n, fewness(len(all))
 	return Interval{
-		Mean: feature.Number(total.sum / total.n),
-		Low:  feature.Number(Quantile(means, 0.025)),
-		High: feature.Number(Quantile(means, 0.975)),
+		Mean: feature.Number(mean),
+		Low:  feature.Number(mean - few*(mean-Quantile(means, 0.025))),
+		High: feature.Number(mean + few*(Quantile(means, 0.975)-mean)),
 	}
+}
+
+// fewness is how much wider than the bootstrap's an interval from n blocks is.
+func fewness(n int) float64 {
+	if n < 2 {
+		return 1
+	}
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}
+	return t.Quantile(0.975) / distuv.UnitNormal.Quantile(0.975) * math.Sqrt(float64(n)/float64(n-1))
 }
 
 // shares is a ratio of sums over time, in bounded memory: the shares of

@@ -37,7 +37,7 @@ func Concordance(rows []Dispatched, seed uint64) Interval {
 	for i := range rows {
 		score[i] = p.add(&rows[i])
 	}
-	return blockwise(score, seed)
+	return blockwise(score, seed).ofShare()
 }
 
 // pairing remembers, per LLM, the rows that the next one may be paired with.

@@ -81,7 +81,7 @@ func regret(name string, forks []Fork, seed uint64, of func(Latency) float64) Re
 			favourite.add(of(f.Candidates[leastAt].True), best)
 		}
 	}
-	return Regret{Latency: name, Policy: chosen.choice(seed), Forecast: favourite.choice(seed), Concordance: blockwise(score, seed)}
+	return Regret{Latency: name, Policy: chosen.choice(seed), Forecast: favourite.choice(seed), Concordance: blockwise(score, seed).ofShare()}
 }
 
 // losing adds up what choices lost.

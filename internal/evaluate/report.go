@@ -92,7 +92,7 @@ func (f *Forecasts) Report(seed uint64) Report {
 }
 
 func (p *part) quality(deciles [][]int32, seed uint64) Quality {
-	q := Quality{Concordance: blockwise(p.pairs.all, seed), ByLoad: []Group{}, ByEndpoint: []Group{}, ByPrompt: []Group{}}
+	q := Quality{Concordance: blockwise(p.pairs.all, seed).ofShare(), ByLoad: []Group{}, ByEndpoint: []Group{}, ByPrompt: []Group{}}
 	all := newTally()
 	for _, explored := range []bool{false, true} {
 		all.merge(tallyOf(p.explored, explored))

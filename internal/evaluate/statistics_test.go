@@ -77,11 +77,56 @@ func TestBootstrapIntervalHoldsTheTruth(t *testing.T) {
 			held++
 		}
 	}
-	if held < 175 || held > 198 { // 190 expected; 20 blocks make it a little narrow
+	if held < 180 || held > 199 { // 190 expected
 		t.Errorf("%d of %d intervals hold the mean", held, runs)
 	}
 	if i := evaluate.Bootstrap([]float64{nan}, 1); i.Mean == i.Mean || i.Low == i.Low {
 		t.Errorf("the interval of nothing is %v", i)
+	}
+}
+
+// Neither may neighbours that resemble each other make it too narrow.
+func TestBootstrapIntervalHoldsTheTruthOfCorrelatedRows(t *testing.T) {
+	for _, c := range []struct {
+		n           int
+		correlation float64
+		least       int // of 400 intervals, 380 expected
+	}{{100, 0.5, 360}, {100, 0.8, 345}, {100, 0.9, 330}, {2000, 0.9, 355}} {
+		held := 0
+		for run := range 400 {
+			rng := rand.New(rand.NewPCG(uint64(run), 3))
+			values, x := make([]float64, c.n), rng.NormFloat64()
+			for i := range values {
+				x = c.correlation*x + math.Sqrt(1-c.correlation*c.correlation)*rng.NormFloat64()
+				values[i] = x
+			}
+			if i := evaluate.Bootstrap(values, 1); i.Low <= 0 && 0 <= i.High {
+				held++
+			}
+		}
+		if held < c.least {
+			t.Errorf("%d rows of correlation %v: %d of 400 intervals hold the mean, want %d", c.n, c.correlation, held, c.least)
+		}
+	}
+}
+
+// The correlation of a first-order series lasts (1+r)/(1-r) rows.
+func TestCorrelationTime(t *testing.T) {
+	for _, r := range []float64{-0.5, 0, 0.5, 0.8} {
+		rng := rand.New(rand.NewPCG(1, 4))
+		values, x := make([]float64, 20_000), 0.0
+		for i := range values {
+			x = r*x + rng.NormFloat64()
+			values[i] = x
+		}
+		if got, want := evaluate.CorrelationTime(values), max(1, (1+r)/(1-r)); math.Abs(got/want-1) > 0.15 {
+			t.Errorf("correlation %v lasts %.2f rows, want %.2f", r, got, want)
+		}
+	}
+	for _, nothing := range [][]float64{nil, {1}, {2, 2, 2, 2}} {
+		if got := evaluate.CorrelationTime(nothing); got != 1 {
+			t.Errorf("that of %v is %v, want 1", nothing, got)
+		}
 	}
 }
 
