@@ -13,7 +13,8 @@ import (
 type Sample struct {
 	Decided  time.Time
 	Finished time.Time // when its outcome was known
-	Class    string    // of its endpoint
+	Endpoint string    // that served
+	Class    string    // of the endpoint
 	Vector   feature.Vector
 	TTFT     float64 // ln(actual/prior), with the prior of the vector
 	TPOT     float64 // likewise
@@ -29,7 +30,7 @@ func SampleOf(row *feature.Row) (Sample, bool) {
 		o.FinishedAt.IsZero() || !bundle.Valid(&row.Vector) {
 		return Sample{}, false
 	}
-	return Measured(Sample{Decided: row.DecidedAt, Finished: o.FinishedAt, Class: row.Class, Vector: row.Vector}, o.TTFT, o.TPOT)
+	return Measured(Sample{Decided: row.DecidedAt, Finished: o.FinishedAt, Endpoint: row.Endpoint, Class: row.Class, Vector: row.Vector}, o.TTFT, o.TPOT)
 }
 
 // Measured fills in the labels of s from what was measured, unknown being NaN;
