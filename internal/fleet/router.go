@@ -2,9 +2,7 @@ package fleet
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -141,6 +139,7 @@ type router struct {
 
 	// One decision's memory, used again.
 	input     policy.Input
+	views     views
 	choice    policy.Choice
 	shortlist policy.Shortlist
 	matches   []int32 // by slot of the index
@@ -182,7 +181,8 @@ type target struct {
 	waiting, running, kvUsed float64   // as last scraped; NaN: never
 	scrapedAt                time.Time // when these were asked for
 	kvCapacity               float64   // tokens, as the engine said; NaN: not yet
-	stale                    bool      // something changed since its load was last described
+	number                   int       // in router.targets
+	stale                    bool      // something changed since it was last described
 	coldAt                   time.Time // when it was last given a request that nobody held a prefix of; zero: never
 }
 
@@ -211,95 +211,23 @@ func (r *router) meet(id, class string, own physics.Profile) {
 		p = own
 	}
 	t := &target{
-		id: id, class: class, slot: r.index.Slot(id), profile: p, stale: true,
+		id: id, class: class, slot: r.index.Slot(id), profile: p, number: len(r.targets),
 		waiting: feature.Unknown, running: feature.Unknown, kvUsed: feature.Unknown, kvCapacity: feature.Unknown,
 	}
 	r.index.SetCapacity(t.slot, float64(p.KVCapacityTokens), 1)
 	r.targets = append(r.targets, t)
+	r.views.known = false
 }
 
 // scraped takes in what an endpoint said of itself when asked at a time.
 func (r *router) scraped(i int, m Metrics, kvCapacity float64, at time.Time) {
 	t := r.targets[i]
-	t.stale = true
+	r.changed(t)
 	t.waiting, t.running, t.kvUsed, t.scrapedAt = float64(m.Waiting), float64(m.Running), m.KVUsed, at
 	if t.kvCapacity != kvCapacity {
 		t.kvCapacity = kvCapacity
 		r.index.SetCapacity(t.slot, kvCapacity, 1)
 	}
-}
-
-// load writes everything known of a target's load in place: with many
-// endpoints, copies would be most of a decision's time.
-func (r *router) load(l *feature.Load, t *target, now time.Time) {
-	l.Scraped = feature.Scraped{Waiting: t.waiting, Running: t.running, KVUsed: t.kvUsed, Age: feature.Seconds(feature.Unknown)}
-	l.Ledger = r.ledger.State(t.id, 0, now, t.scrapedAt)
-	l.Profile = feature.Profile{
-		PeakPrefillThroughput: t.profile.PeakPrefillThroughput,
-		MaxBatchedTokens:      float64(t.profile.MaxBatchedTokens),
-		MaxNumSeqs:            float64(t.profile.MaxNumSeqs),
-		KVCapacityTokens:      float64(t.profile.KVCapacityTokens),
-		SpeedFactor:           t.speed.Factor(now),
-	}
-	if !t.scrapedAt.IsZero() {
-		l.Scraped.Age = max(0, feature.SecondsOf(now.Sub(t.scrapedAt)))
-	}
-	if t.kvCapacity > 0 {
-		l.Profile.KVCapacityTokens = t.kvCapacity
-	}
-}
-
-func (r *router) standing(t *target, now time.Time) policy.Standing {
-	if t.scrapedAt.IsZero() || now.Sub(t.scrapedAt) > r.config.ScrapeMaxAge {
-		return policy.Dated
-	}
-	return policy.Good
-}
-
-// view describes the request and the candidates as ledger, index and what was
-// learned show them now. It returns the sum of peak prefill throughputs.
-//
-// What time alone changes of a load (ages, rates, the fading speed factor) is
-// read by forecasts and nothing else. Without them a load is described again
-// only when something happened at the endpoint.
-func (r *router) view(q *query, now time.Time) (peak float64) {
-	prompt := float64(q.promptTokens)
-	in := &r.input
-	in.Policy, in.Settings = r.config.Policy, r.config.Settings
-	in.Request = policy.Request{
-		PromptTokens:         prompt,
-		ExpectedOutputTokens: r.output.Expect(prompt, feature.Unknown),
-		MaxOutputTokens:      feature.Unknown,
-		Completions:          1,
-		SLOTTFT:              feature.Seconds(feature.Unknown),
-		SLOTPOT:              feature.Seconds(feature.Unknown),
-	}
-	r.matches = slices.Grow(r.matches[:0], r.index.Slots())[:r.index.Slots()]
-	if len(q.chain) > 0 {
-		r.index.Match(q.chain, r.matches)
-	} else {
-		clear(r.matches)
-	}
-	in.Candidates = slices.Grow(in.Candidates[:0], len(r.targets))[:len(r.targets)]
-	always := r.forecasts() || r.always
-	for i, t := range r.targets {
-		c := &in.Candidates[i]
-		c.Endpoint, c.Class = t.id, t.class
-		c.Standing = r.standing(t, now)
-		c.CachedTokens = min(prompt, math.Floor(float64(r.matches[t.slot])*r.block))
-		c.ColdAgo = feature.Seconds(feature.Unknown)
-		if !t.coldAt.IsZero() {
-			c.ColdAgo = feature.SecondsOf(now.Sub(t.coldAt))
-		}
-		if t.stale || always {
-			t.stale = false
-			c.Coefficients = t.profile.Coefficients
-			c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
-			r.load(&c.Load, t, now)
-		}
-		peak += c.Load.Profile.PeakPrefillThroughput
-	}
-	return peak
 }
 
 // forecasts reports whether there is somebody to ask, and something to ask for.

@@ -56,7 +56,7 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 	r.demand.Add(now, float64(entry.UncachedTokens))
 	t.stream = t.target.streams.add(of)
 	t.target.chosen++
-	t.target.stale = true
+	r.changed(t.target)
 }
 
 // firstToken says that the first event of a stream arrived.
@@ -64,7 +64,7 @@ func (r *router) firstToken(s *stream, at time.Duration) {
 	t, now := &s.call.ticket, epoch.Add(at)
 	s.last, s.told, s.events = at, at, 1
 	r.ledger.FirstToken(t.handle, now)
-	t.target.stale = true
+	r.changed(t.target)
 	t.target.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
 }
@@ -79,14 +79,14 @@ func (r *router) tokens(s *stream, n int32, at time.Duration) {
 	}
 	t := &s.call.ticket
 	r.ledger.Tokens(t.handle, int(s.pending), epoch.Add(at))
-	t.target.stale = true
+	r.changed(t.target)
 	s.pending, s.told = 0, at
 }
 
 // end settles t. An answer that was complete teaches.
 func (r *router) end(t *ticket, complete bool, ttft, tpot feature.Seconds, outputTokens int) {
 	r.ledger.Settle(t.handle)
-	t.target.stale = true
+	r.changed(t.target)
 	t.target.streams.remove(t.stream)
 	if !complete {
 		return
