@@ -35,6 +35,7 @@ const (
 	xxhash    = "github.com/cespare/xxhash/v2"
 	leaves    = "github.com/dmitryikh/leaves"
 	golearn   = "github.com/sjwhitworth/golearn"
+	parquet   = "github.com/parquet-go/parquet-go"
 	pgx       = "github.com/jackc/pgx/v5"
 	goose     = "github.com/pressly/goose/v3"
 	embedded  = "github.com/fergusstrange/embedded-postgres"
@@ -92,6 +93,8 @@ var Table = []Layer{
 		Why: "a chart is bytes that depend on its points alone"},
 	{Package: "internal/simreport", Pure: true, May: []string{"internal/fleet", "internal/plot"}, Modules: []string{gonum},
 		Why: "reads what simulations came to and runs none, so that the same runs give the same page"},
+	{Package: "internal/export", Pure: true, May: []string{"internal/feature"}, Modules: []string{parquet},
+		Why: "the format of a file does not depend on where its rows come from or go to"},
 	{Package: "internal/evaluate", Pure: true,
 		May:     []string{"internal/feature", "internal/physics", "internal/forest", "internal/bundle", "router/policy", "internal/fleet", "internal/trace"},
 		Modules: []string{gonum},
