@@ -130,7 +130,7 @@ func (h *Header) check() error {
 	}
 	for i, name := range h.FeatureNames {
 		if !isWord(name) {
-			return fmt.Errorf("name of feature %d: %q is empty or holds blanks or '='", i, name)
+			return fmt.Errorf("name of feature %d: %q is empty or holds blanks or '='", i, clip(name))
 		}
 	}
 	if len(h.MonotoneConstraints) != 0 && len(h.MonotoneConstraints) != n {
@@ -152,17 +152,17 @@ func (h *Header) check() error {
 		}
 	}
 	if !isLineValue(h.Objective) {
-		return fmt.Errorf("objective %q holds '=', line breaks or outer blanks", h.Objective)
+		return fmt.Errorf("objective %q holds '=', line breaks or outer blanks", clip(h.Objective))
 	}
 	if slices.Contains(strings.Fields(h.Objective), "sqrt") {
-		return fmt.Errorf("objective %q: reg_sqrt predictions are not raw sums", h.Objective)
+		return fmt.Errorf("objective %q: reg_sqrt predictions are not raw sums", clip(h.Objective))
 	}
 	for key, value := range h.Metadata {
 		if !isWord(key) || headerKeys[key] || strings.HasPrefix(key, "[") {
-			return fmt.Errorf("metadata key %q is reserved, empty, or holds blanks or '='", key)
+			return fmt.Errorf("metadata key %q is reserved, empty, or holds blanks or '='", clip(key))
 		}
 		if !isLineValue(value) {
-			return fmt.Errorf("metadata %q: value %q holds '=', line breaks or outer blanks", key, value)
+			return fmt.Errorf("metadata %q: value %q holds '=', line breaks or outer blanks", clip(key), clip(value))
 		}
 	}
 	return nil

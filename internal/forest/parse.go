@@ -66,6 +66,19 @@ func parse(text []byte) (*Forest, error) {
 	return New(header, parsed)
 }
 
+// ParseHeader reads only what a text says about itself before its trees. It
+// refuses what Parse would refuse until there.
+func ParseHeader(text []byte) (Header, error) {
+	h, _, _, err := parseHeader(&lines{rest: text[:min(len(text), MaxBytes)]})
+	if err == nil {
+		err = h.check()
+	}
+	if err != nil {
+		return Header{}, fmt.Errorf("parse forest: %w", err)
+	}
+	return h, nil
+}
+
 // lines gives the lines of a text without outer blanks.
 type lines struct {
 	rest   []byte
@@ -282,11 +295,11 @@ func parseList[T any](b block, key string, n int, one func(string) (T, error)) (
 	return out, nil
 }
 
-// clip shortens outside bytes for an error message.
-func clip(b []byte) []byte {
+// clip shortens what comes from outside for an error message.
+func clip[T string | []byte](s T) string {
 	const most = 40
-	if len(b) > most {
-		return append(bytes.Clone(b[:most]), "..."...)
+	if len(s) > most {
+		return string(s[:most]) + "..."
 	}
-	return b
+	return string(s)
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/dmitryikh/leaves"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/spillway-llm/spillway/internal/forest"
 )
@@ -164,6 +166,9 @@ func TestSmallTextIsReadWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := f.Header()
+		if first, err := forest.ParseHeader([]byte(text)); err != nil || !cmp.Equal(h, first, cmpopts.EquateNaNs()) {
+			t.Errorf("ParseHeader gives %+v, %v", first, err)
+		}
 		if h.Objective != "quantile" || h.Metadata["alpha"] != "0.9" || len(h.Metadata) != 1 ||
 			fmt.Sprint(h.FeatureNames, h.MonotoneConstraints, h.Ranges) != "[a b] [1 0] [{0 9.5} {NaN NaN}]" {
 			t.Errorf("header %+v", h)
@@ -249,6 +254,22 @@ func TestMangledCategoriesNeverLookServable(t *testing.T) {
 	}
 }
 
+// An error is for a person to read, whatever the file holds.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for _, c := range []struct{ old, new string }{
+		{"tree\n", long + "\n"}, {"version=v3", "version=" + long}, {"feature_names=a b", "feature_names=" + long + "= b"},
+		{"feature_names=a b", "feature_names= " + strings.Repeat("x ", 1<<19)}, {"objective=quantile", "objective=sqrt " + long},
+		{"alpha=0.9", "[" + long + "=1"}, {"alpha=0.9", long + "=1\n" + long + "=1"}, {"num_leaves=3", "num_leaves=" + long},
+		{"threshold=0.5", "threshold=" + long}, {"Tree=1", long}, {"shrinkage=0.1", "shrinkage=" + long}, {"[reg_sqrt: 0]", "[reg_sqrt: " + long},
+	} {
+		text := strings.Replace(small, c.old, c.new, 1)
+		if _, err := forest.Parse([]byte(text)); err == nil || len(err.Error()) > 300 {
+			t.Errorf("%q for %q: error %.300v", c.new[:min(len(c.new), 20)], c.old, err)
+		}
+	}
+}
+
 func TestTextCutShortIsRefused(t *testing.T) {
 	end := strings.Index(small, "end of trees") + len("end of trees")
 	for i := range end {
@@ -278,7 +299,13 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if err != nil {
+			if len(err.Error()) > 500 {
+				t.Fatalf("error of %d bytes: %v", len(err.Error()), err)
+			}
 			return
+		}
+		if h, err := forest.ParseHeader(text); err != nil || len(h.FeatureNames) != parsed.NumFeatures() {
+			t.Fatalf("header %+v, %v of a forest of %d features", h, err, parsed.NumFeatures())
 		}
 		e := reference(t, parsed.Text())
 		width := parsed.NumFeatures()
