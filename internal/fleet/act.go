@@ -101,11 +101,11 @@ func (w *world) reschedule(unit int) {
 // step lets an engine do what is due, and the router and the clients see it.
 func (w *world) step(unit int) error {
 	u := w.units[unit]
-	streams := &w.router.targets[u.endpoint].streams
-	events := u.engine.Advance(w.now)
-	for i := range events {
-		ev := &events[i]
-		s := &streams.all[ev.tag]
+	t := w.router.targets[u.endpoint]
+	w.events = u.engine.advance(w.now, w.events)
+	for i := range w.events {
+		ev := &w.events[i]
+		s := &t.streams.all[ev.tag]
 		generated := int32(ev.Generated)
 		switch {
 		case ev.Kind == Finished:
@@ -120,7 +120,7 @@ func (w *world) step(unit int) error {
 			s.call.first, s.call.cached = ev.At, ev.Cached
 			w.router.firstToken(s, ev.At)
 		default:
-			w.router.tokens(s, generated-s.generated, ev.At)
+			w.router.tokens(t, s, generated-s.generated, ev.At)
 		}
 		s.generated = generated
 	}

@@ -88,12 +88,12 @@ func (w *world) verifyTimes() error {
 		if !ok {
 			at = never
 		}
-		if w.agenda.at[i] != at {
-			return fmt.Errorf("engine %d acts at %v, planned at %v", i, at, w.agenda.at[i])
+		if planned := w.agenda.at(i); planned != at {
+			return fmt.Errorf("engine %d acts at %v, planned at %v", i, at, planned)
 		}
 	}
 	for actor, i := range w.agenda.pos {
-		if w.agenda.heap[i] != int32(actor) || i > 0 && w.agenda.before(int32(actor), w.agenda.heap[(i-1)/2]) {
+		if x := w.agenda.heap[i]; x.actor != int32(actor) || i > 0 && x.before(w.agenda.heap[(i-1)/branches]) {
 			return fmt.Errorf("actor %d stands wrong in the agenda", actor)
 		}
 	}

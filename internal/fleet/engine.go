@@ -179,8 +179,11 @@ func (e *Engine) NextEvent() (time.Duration, bool) {
 
 // Advance runs the engine up to and including time now and returns what
 // happened, in order of time. The slice is valid until the next call.
-func (e *Engine) Advance(now time.Duration) []Event {
-	e.events = e.events[:0]
+func (e *Engine) Advance(now time.Duration) []Event { return e.advance(now, e.events) }
+
+// advance is Advance with memory for the events.
+func (e *Engine) advance(now time.Duration, memory []Event) []Event {
+	e.events = memory[:0]
 	for {
 		at, ok := e.NextEvent()
 		if !ok || at > now {

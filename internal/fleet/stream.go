@@ -1,13 +1,18 @@
 package fleet
 
-import "time"
+import (
+	"time"
+
+	"github.com/spillway-llm/spillway/router/ledger"
+)
 
 // stream is what each event of an answer changes. It stands apart from the
 // rest of its call, side by side with the other streams of its endpoint: there
 // are many events, and what they touch should stay in the processor's cache.
 type stream struct {
-	call       *call // nil: nobody's
-	generated  int32 // tokens
+	call       *call         // nil: nobody's
+	handle     ledger.Handle // the call's
+	generated  int32         // tokens
 	events     int32
 	pending    int32         // tokens not yet told the ledger
 	last, told time.Duration // when the last event came, and when the ledger was told
@@ -22,14 +27,14 @@ type streams struct {
 func (s *streams) open() int { return len(s.all) - len(s.unused) }
 
 // add begins the stream of a call and returns its number.
-func (s *streams) add(c *call) int32 {
+func (s *streams) add(c *call, handle ledger.Handle) int32 {
 	if n := len(s.unused); n > 0 {
 		i := s.unused[n-1]
 		s.unused = s.unused[:n-1]
-		s.all[i] = stream{call: c}
+		s.all[i] = stream{call: c, handle: handle}
 		return i
 	}
-	s.all = append(s.all, stream{call: c})
+	s.all = append(s.all, stream{call: c, handle: handle})
 	return int32(len(s.all) - 1)
 }
 

@@ -54,7 +54,7 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 	}
 	t.handle = r.ledger.Charge(t.target.id, 0, entry, now)
 	r.demand.Add(now, float64(entry.UncachedTokens))
-	t.stream = t.target.streams.add(of)
+	t.stream = t.target.streams.add(of, t.handle)
 	t.target.chosen++
 	r.changed(t.target)
 }
@@ -69,17 +69,16 @@ func (r *router) firstToken(s *stream, at time.Duration) {
 	t.mark.Begin(now)
 }
 
-// tokens says that an event with n more tokens arrived.
-func (r *router) tokens(s *stream, n int32, at time.Duration) {
+// tokens says that an event with n more tokens of a stream of t arrived.
+func (r *router) tokens(t *target, s *stream, n int32, at time.Duration) {
 	s.last = at
 	s.events++
 	s.pending += n
 	if s.pending < ledgerTokens && at-s.told < ledgerInterval {
 		return
 	}
-	t := &s.call.ticket
-	r.ledger.Tokens(t.handle, int(s.pending), epoch.Add(at))
-	r.changed(t.target)
+	r.ledger.Tokens(s.handle, int(s.pending), epoch.Add(at))
+	r.changed(t)
 	s.pending, s.told = 0, at
 }
 

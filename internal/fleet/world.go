@@ -95,6 +95,7 @@ type world struct {
 	// then one scraper for each endpoint.
 	actorScrape, actorSlow, actorTimeout, actorWake, actorArrival, actorTick, actorSample int
 
+	events    []Event // of the engine that acts: one memory for all stays in the processor's cache
 	live      []*call
 	free      []*call // ended, to be used again
 	calls     uint64
