@@ -49,6 +49,8 @@ func Dial(addr string) (*Client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(reconnect),
 		grpc.WithIdleTimeout(0),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: 2 * time.Second, PermitWithoutStream: true}),
@@ -91,7 +93,7 @@ const (
 // Forecast writes the forecast of vectors[i] to out[i], which must hold
 // len(vectors): feature.NoForecast where a vector cannot be forecast. All are
 // of one bundle, the one that Info names. It fails with ErrUntrained,
-// ErrSchema, ErrDown, context.DeadlineExceeded or context.Canceled, or with
+// ErrSchema, ErrBusy, ErrDown, context.DeadlineExceeded or context.Canceled, or with
 // another error when the two sides do not understand each other; out is then
 // undefined.
 func (c *Client) Forecast(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
@@ -184,6 +186,8 @@ func callError(err error) error {
 		return fmt.Errorf("%w: %s", ErrUntrained, s.Message())
 	case codes.FailedPrecondition:
 		return fmt.Errorf("%w: %s", ErrSchema, s.Message())
+	case codes.ResourceExhausted:
+		return fmt.Errorf("%w: %s", ErrBusy, s.Message())
 	case codes.Unavailable:
 		return fmt.Errorf("%w: %s", ErrDown, s.Message())
 	case codes.DeadlineExceeded:

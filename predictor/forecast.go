@@ -32,19 +32,21 @@ var (
 const farOutside = 0.1
 
 // rowsPerStep is how many rows are evaluated between two looks at the
-// deadline: about 1 ms with leaves and forests of 100 trees.
+// deadline: about 1 ms with forests of 200 trees x 31 leaves.
 const rowsPerStep = 64
 
 // forecast is what every call ends in, whichever way it came.
 func (s *Server) forecast(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
 	began := time.Now()
 	info, err := s.evaluate(ctx, llm, vectors, out)
-	s.metrics.requests.WithLabelValues(requestStatus(err)).Inc()
-	if err == nil {
-		s.metrics.countRows(out[:len(vectors)])
-		s.metrics.seconds.Observe(time.Since(began).Seconds())
+	if err != nil {
+		s.metrics.requests.WithLabelValues(requestStatus(err)).Inc()
+		return info, err
 	}
-	return info, err
+	s.metrics.answered.Inc()
+	s.metrics.countRows(out[:len(vectors)])
+	s.metrics.seconds.Observe(time.Since(began).Seconds())
+	return info, nil
 }
 
 func (s *Server) evaluate(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
@@ -55,6 +57,10 @@ func (s *Server) evaluate(ctx context.Context, llm string, vectors []feature.Vec
 	if row.evaluator == nil {
 		return Info{}, fmt.Errorf("%w for %q: %s", ErrUntrained, llm, row.lastError)
 	}
+	if err := s.queue.enter(ctx); err != nil {
+		return Info{}, err
+	}
+	defer s.queue.leave()
 	out = out[:len(vectors)]
 	for len(vectors) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -76,6 +82,10 @@ func requestStatus(err error) string {
 		return "untrained"
 	case errors.Is(err, ErrSchema):
 		return "schema"
+	case errors.Is(err, ErrBusy):
+		return "full"
+	case errors.Is(err, errExpired):
+		return "expired"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "deadline"
 	case errors.Is(err, context.Canceled):

@@ -14,6 +14,7 @@ import (
 type metrics struct {
 	seconds      prometheus.Histogram
 	requests     *prometheus.CounterVec // by status
+	answered     prometheus.Counter     // requests with the status ok
 	swaps        *prometheus.CounterVec // by result
 	sourceErrors *prometheus.CounterVec // by call
 
@@ -33,11 +34,11 @@ func newMetrics(registerer prometheus.Registerer, s *Server) *metrics {
 	m := &metrics{
 		seconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "spillway_predictor_forecast_seconds",
-			Help:    "Time to make all forecasts of one call, without the wire.",
+			Help:    "Time to make all forecasts of one call, waiting for others included, without the wire.",
 			Buckets: prometheus.ExponentialBuckets(25e-6, 2, 14), // 25 us to 0.2 s
 		}),
-		requests: counter("requests_total", "Forecast calls, by how they ended.", "status",
-			"ok", "untrained", "schema", "deadline", "canceled", "invalid"),
+		requests: counter("requests_total", "Forecast calls, by how they ended: expired is a deadline that passed before anything was evaluated.", "status",
+			"ok", "untrained", "schema", "full", "expired", "deadline", "canceled", "invalid"),
 		swaps: counter("swaps_total", "Attempts to serve a newly published bundle, by how they ended.", "result",
 			swapped, fetchFailed, badChecksum, badBundle, badSchema, badCheck, disagree, withdrawn),
 		sourceErrors: counter("source_errors_total", "Failed calls to the source of bundles, by call.", "call", "published", "listen"),
@@ -46,6 +47,10 @@ func newMetrics(registerer prometheus.Registerer, s *Server) *metrics {
 		rowsInvalid:     rows.WithLabelValues("invalid_vector"),
 		rowsUnsupported: rows.WithLabelValues("unsupported"),
 	}
+	m.answered = m.requests.WithLabelValues("ok")
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "spillway_predictor_queue_requests", Help: "Forecast calls that wait for others to be evaluated.",
+	}, func() float64 { return float64(s.queue.waiting.Load()) })
 	if registerer != nil {
 		registerer.MustRegister(tableMetrics{s})
 	}

@@ -22,6 +22,11 @@ const (
 	keepaliveTime = 10 * time.Second // a client's silence before it asks whether anyone is there
 	maxStreams    = 1024             // calls at once on one connection
 	maxOverhead   = 64 << 10         // bytes of a message beside its vectors
+
+	// Fixed windows, wide enough for whole messages: gRPC would else measure
+	// the path with a ping and its answer for many a call.
+	streamWindow = 4 << 20
+	connWindow   = 16 << 20
 )
 
 // Serve answers at addr ("unix:///path/of.sock" or "host:port") until ctx
@@ -36,6 +41,9 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(s.config.MaxRows*feature.VectorSize+maxOverhead),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
+		grpc.NumStreamWorkers(uint32(s.config.Concurrency)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
 	)
 	s.Register(server)
@@ -48,7 +56,7 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 		server.GracefulStop()
 	})
 	s.log.Info("predictor serves", "addr", addr)
-	err = server.Serve(listener)
+	err = server.Serve(quiet(listener))
 	if stop() { // it ended by itself
 		server.Stop()
 		return fmt.Errorf("serve %s: %w", addr, err)

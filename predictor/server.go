@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ const (
 	DefaultPollInterval  = 5 * time.Second
 	DefaultSourceTimeout = 30 * time.Second
 	DefaultMaxRows       = 16384
+	DefaultMaxWaiting    = 256 // 40 ms of work for one core where a request has 16 rows: its caller is long gone
 )
 
 // Config is how a Server works. Zero values mean the defaults.
@@ -37,7 +39,9 @@ type Config struct {
 	PollInterval  time.Duration // between two looks at the source
 	SourceTimeout time.Duration // for one look, bundles included
 	MaxRows       int           // most vectors in one call over the wire
-	Evaluator     Evaluator     // Leaves by default
+	MaxWaiting    int           // most forecasts that wait for others; one more fails with ErrBusy
+	Concurrency   int           // most forecasts evaluated at once; GOMAXPROCS by default
+	Evaluator     Evaluator     // Flat by default
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer
 }
@@ -52,6 +56,7 @@ type Server struct {
 	health  *health.Server
 
 	syncing     sync.Mutex             // one pass at a time; only it writes what follows
+	queue       *queue                 // in front of evaluation
 	llms        atomic.Pointer[table]  // immutable snapshots
 	sourceError atomic.Pointer[string] // why the source could not be asked; nil when it could
 	scratch     sync.Pool              // of *scratch, for calls over the wire
@@ -81,12 +86,18 @@ func New(config Config, source Source) *Server {
 		config.MaxRows = DefaultMaxRows
 	}
 	if config.Evaluator == "" {
-		config.Evaluator = Leaves
+		config.Evaluator = Flat
+	}
+	if config.MaxWaiting <= 0 {
+		config.MaxWaiting = DefaultMaxWaiting
+	}
+	if config.Concurrency <= 0 {
+		config.Concurrency = runtime.GOMAXPROCS(0)
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{config: config, source: source, log: config.Logger, health: health.NewServer()}
+	s := &Server{config: config, source: source, log: config.Logger, health: health.NewServer(), queue: newQueue(config.Concurrency, config.MaxWaiting)}
 	s.llms.Store(&table{})
 	s.scratch.New = func() any { return new(scratch) }
 	s.metrics = newMetrics(config.Registerer, s)

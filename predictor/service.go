@@ -86,8 +86,12 @@ func wireError(err error) error {
 		code = codes.NotFound
 	case errors.Is(err, ErrSchema):
 		code = codes.FailedPrecondition
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return status.FromContextError(err).Err()
+	case errors.Is(err, ErrBusy):
+		code = codes.ResourceExhausted
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
 	}
 	return status.Error(code, err.Error())
 }

@@ -60,7 +60,7 @@ func used() usage {
 
 // serve is the server's process: it serves the bundle of a file at addr, and
 // answers each line of its standard input with the CPU time it has used, until
-// that ends.
+// that ends. All is as in "spillway predictor".
 func serve(ctx context.Context, addr, file string, in io.Reader, out io.Writer) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -75,6 +75,7 @@ func serve(ctx context.Context, addr, file string, in io.Reader, out io.Writer) 
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { _ = s.Run(ctx) })
+	running.Go(func() { predictor.FollowLoad(ctx) })
 	running.Go(func() {
 		if err := s.Serve(ctx, addr); err != nil {
 			fmt.Fprintln(os.Stderr, "predictor:", err)
