@@ -18,8 +18,8 @@ func (c *Config) checkAddresses() error {
 	}{
 		{"router.listen", c.Router.Listen, false, false},
 		{"router.admin", c.Router.Admin, false, c.Router.Admin == ""},
-		{"router.forecast.address", c.Router.Forecast.Address, true, c.Router.Policy != policy.Predicted},
-		{"predictor.listen", c.Predictor.Listen, true, false},
+		{"router.forecast.address", c.Router.Forecast.Address, true, c.Router.Policy != policy.Predicted || c.Predictor.InProcess},
+		{"predictor.listen", c.Predictor.Listen, true, c.Predictor.InProcess},
 		{"predictor.admin", c.Predictor.Admin, false, c.Predictor.Admin == ""},
 		{"trainer.admin", c.Trainer.Admin, false, c.Trainer.Admin == ""},
 	} {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/internal/telemetry"
+	"github.com/spillway-llm/spillway/predictor"
 	"github.com/spillway-llm/spillway/router"
 	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/policy"
@@ -93,12 +94,15 @@ type ScrapeConfig struct {
 	MaxAge   time.Duration `yaml:"max_age"` // older numbers are not compared with fresh ones
 }
 
-// PredictorConfig configures the predictor.
+// PredictorConfig configures the predictor. "predictor: in-process" is short
+// for in_process and the defaults.
 type PredictorConfig struct {
-	Listen       string        `yaml:"listen"` // unix:///path or host:port
+	InProcess    bool          `yaml:"in_process"` // inside the router, which then needs no other
+	Listen       string        `yaml:"listen"`     // unix:///path or host:port
 	Admin        string        `yaml:"admin"`
 	PollInterval time.Duration `yaml:"poll_interval"`
-	Evaluator    string        `yaml:"evaluator"` // leaves or flat
+	Evaluator    string        `yaml:"evaluator"`   // flat or leaves
+	MaxWaiting   int           `yaml:"max_waiting"` // most forecasts that wait for others
 }
 
 // TrainerConfig configures the trainer.
@@ -150,7 +154,7 @@ func defaultConfig() Config {
 			Drain:        router.DefaultDrainTimeout,
 			CompleteUpTo: r.CompleteUpTo, CompleteShare: r.CompleteShare, TokensPerByte: r.TokensPerByte,
 		},
-		Predictor: PredictorConfig{Listen: "unix:///tmp/spillway-predictor.sock", Admin: "127.0.0.1:8082", PollInterval: 5 * time.Second, Evaluator: "leaves"},
+		Predictor: PredictorConfig{Listen: "unix:///tmp/spillway-predictor.sock", Admin: "127.0.0.1:8082", PollInterval: 5 * time.Second, Evaluator: "flat", MaxWaiting: predictor.DefaultMaxWaiting},
 		Trainer: TrainerConfig{
 			Schedule: t.Schedule, Admin: "127.0.0.1:8083", Window: t.Window, WindowRows: t.WindowRows, HalfLife: t.HalfLife,
 			HeldOutShare: t.HeldOutShare, MinHeldOut: t.MinHeldOut, MinNewRows: t.MinNewRows, QuietMost: t.QuietMost,
@@ -220,7 +224,8 @@ func (c *Config) check() error {
 		{"router.scrape.timeout: must be positive", c.Router.Scrape.Timeout > 0},
 		{"router.scrape.max_age: must be at least 2 scrape intervals, or every endpoint is dated", c.Router.Scrape.MaxAge >= 2*c.Router.Scrape.Interval},
 		{"predictor.poll_interval: must be positive", c.Predictor.PollInterval > 0},
-		{`predictor.evaluator: want "leaves" or "flat"`, c.Predictor.Evaluator == "leaves" || c.Predictor.Evaluator == "flat"},
+		{"predictor.max_waiting: must be at least 1", c.Predictor.MaxWaiting >= 1},
+		{`predictor.evaluator: want "flat" or "leaves"`, c.Predictor.Evaluator == "leaves" || c.Predictor.Evaluator == "flat"},
 		{"trainer.schedule: refits must be at least 5 s apart", interval >= 5*time.Second},
 	} {
 		if !x.ok {

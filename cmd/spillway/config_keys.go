@@ -78,6 +78,9 @@ func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Duration]() {
 		return "a duration such as 250ms, 5s or 1h"
 	}
+	if t == reflect.TypeFor[PredictorConfig]() {
+		return inProcess + ", or keys below it"
+	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"

@@ -2,19 +2,24 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-llm/spillway/featurestore"
 	"github.com/spillway-llm/spillway/internal/telemetry"
 	"github.com/spillway-llm/spillway/predictor"
 )
 
 func predictorCommand() *cobra.Command {
-	var flags configFlags
+	flags := configFlags{also: (*Config).apart}
 	cmd := &cobra.Command{
 		Use:   "predictor",
 		Short: "Serve forecasts to routers",
@@ -22,7 +27,10 @@ func predictorCommand() *cobra.Command {
 A newly published bundle is checked and swapped in while requests go on; a bad one
 is refused and the old one stays. Needs DATABASE_URL. Where that leads to a pooler,
 LISTEN_DATABASE_URL may lead past it to the database itself: the predictor then
-hears of a new bundle at once, and finds it by polling otherwise.`,
+hears of a new bundle at once, and finds it by polling otherwise.
+
+With "predictor: in-process" in its configuration a router makes the forecasts
+itself and needs no predictor beside it. It then shares its cores with them.`,
 		Example: `  DATABASE_URL=postgres://... spillway predictor --config spillway.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,15 +45,12 @@ hears of a new bundle at once, and finds it by polling otherwise.`,
 			}
 			defer store.Close()
 			reg := telemetry.NewRegistry()
-			server := predictor.New(predictor.Config{
-				PollInterval: c.Predictor.PollInterval,
-				Evaluator:    predictor.Evaluator(c.Predictor.Evaluator),
-				Logger:       log, Registerer: reg,
-			}, bundleSource{store, os.Getenv("LISTEN_DATABASE_URL")})
+			server := c.Predictor.server(store, log, reg)
 			server.Sync(ctx)
 			ready := func() (string, error) { return predictorReady(server.Status()) }
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return server.Run(ctx) })
+			g.Go(func() error { predictor.FollowLoad(ctx); return nil })
 			g.Go(func() error {
 				if err := server.Serve(ctx, c.Predictor.Listen); err != nil {
 					return fmt.Errorf("predictor.listen: %w", err)
@@ -60,8 +65,41 @@ hears of a new bundle at once, and finds it by polling otherwise.`,
 	return cmd
 }
 
-// predictorReady is ready while at least one LLM is served by a fresh bundle,
-// and names the others either way.
+// inProcess is what "predictor:" says when the router is to forecast itself.
+const inProcess = "in-process"
+
+// UnmarshalYAML reads keys, or the one word inProcess.
+func (c *PredictorConfig) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind == yaml.ScalarNode {
+		if node.Value != inProcess {
+			return fmt.Errorf("%q is not %s", node.Value, inProcess)
+		}
+		c.InProcess = true
+		return nil
+	}
+	type keys PredictorConfig
+	return node.Decode((*keys)(c))
+}
+
+// apart reports whether a predictor may have a process of its own.
+func (c *Config) apart() error {
+	if c.Predictor.InProcess {
+		return errors.New("predictor: is " + inProcess + ", so the router makes the forecasts itself; leave that out to run a predictor beside it")
+	}
+	return nil
+}
+
+// server makes the predictor that follows the store.
+func (c *PredictorConfig) server(store *featurestore.Store, log *slog.Logger, reg prometheus.Registerer) *predictor.Server {
+	return predictor.New(predictor.Config{
+		PollInterval: c.PollInterval, MaxWaiting: c.MaxWaiting, Evaluator: predictor.Evaluator(c.Evaluator),
+		Logger: log, Registerer: reg,
+	}, bundleSource{store, os.Getenv("LISTEN_DATABASE_URL")})
+}
+
+// predictorReady is ready while at least one LLM is served by a fresh bundle.
+// Either way it names the others with their states, and a store that does not
+// answer.
 func predictorReady(status predictor.Status) (says string, err error) {
 	var others []string
 	serving := false
@@ -72,14 +110,19 @@ func predictorReady(status predictor.Status) (says string, err error) {
 			others = append(others, stateLine(l))
 		}
 	}
+	if status.SourceError != "" {
+		others = append(others, "the store does not answer: "+status.SourceError)
+	}
 	says = strings.Join(others, "\n")
 	switch {
 	case serving:
 		return says, nil
-	case says == "":
-		return "", errNotReady("no bundle is published yet")
-	default:
+	case len(status.LLMs) > 0:
 		return "", errNotReady("no bundle is served fresh\n" + says)
+	case says != "":
+		return "", errNotReady("failed: " + says)
+	default:
+		return "", errNotReady("untrained: no bundle is published yet")
 	}
 }
 

@@ -99,7 +99,13 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	var serving atomic.Pointer[router.Serving]
 	config.Recorder, config.Log, config.Metrics = writer, log, reg
 	config.Ready = func(s router.Serving) { serving.Store(&s) }
-	if c.Router.Policy == policy.Predicted {
+	var local *predictor.Server
+	switch {
+	case c.Router.Policy != policy.Predicted:
+	case c.Predictor.InProcess:
+		local = c.Predictor.server(store, log, reg)
+		config.Forecaster = forecaster{predictor.InProcess(local)}
+	default:
 		client, err := predictor.Dial(c.Router.Forecast.Address)
 		if err != nil {
 			return fmt.Errorf("router.forecast.address: %w", err)
@@ -111,9 +117,13 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	// The writer outlives the router, so that what drains is still recorded.
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWriting()
+	// So does a predictor in this process.
 	var keep errgroup.Group
 	keep.Go(func() error { return writer.Run(writing) })
 	keep.Go(func() error { return lookAfter(writing, store, c, serving.Load, log) })
+	if local != nil {
+		keep.Go(func() error { return local.Run(writing) })
+	}
 	err = router.Run(ctx, config)
 	stopWriting()
 	keep.Wait()
