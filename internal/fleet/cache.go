@@ -91,6 +91,15 @@ func (c *cache) take() int32 {
 	return i
 }
 
+// readAhead prepares for n blocks to be taken.
+func (c *cache) readAhead(n int) {
+	for i := c.blocks[c.total()].next; n > 0; n-- {
+		b := &c.blocks[i]
+		c.index.readAhead(b.hash)
+		i = b.next
+	}
+}
+
 // seal makes block k of a sequence, which is full, findable, unless a block
 // with its content already is.
 func (c *cache) seal(held []int32, k int, hash uint64) {

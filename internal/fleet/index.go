@@ -9,6 +9,7 @@ type index struct {
 	cells []cell
 	shift uint // of a tag, to its place
 	count int
+	ahead uint32 // keeps what readAhead reads from being thrown out as unused
 }
 
 type cell struct {
@@ -26,6 +27,11 @@ func newIndex(blocks int) index {
 }
 
 func tagOf(hash uint64) uint32 { return uint32(hash * chainMul1 >> 32) }
+
+// readAhead reads the cell where a hash belongs. Look-ups wait for memory one
+// after the other, for each decides by what it finds; reads that decide nothing
+// wait together. So reading ahead for many is several times as fast.
+func (x *index) readAhead(hash uint64) { x.ahead ^= x.cells[tagOf(hash)>>x.shift].tag }
 
 // find returns the block that carries hash, below 0 when none does.
 func (x *index) find(blocks []block, hash uint64) int32 {

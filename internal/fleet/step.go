@@ -137,10 +137,19 @@ func (e *Engine) admit(b *batch) {
 // reserve takes the blocks that s needs for its next tokens, which must be
 // free, and makes those findable that these tokens fill.
 func (e *Engine) reserve(s *sequence, tokens int) {
-	for need := e.blocksFor(s.computed + tokens); len(s.blocks) < need; {
+	need, full := e.blocksFor(s.computed+tokens), (s.computed+tokens)/e.profile.BlockTokens
+	if n := need - len(s.blocks); n > 1 {
+		e.cache.readAhead(n)
+		for i := s.sealed; i < full; i++ {
+			if hash, ok := s.hash(i); ok {
+				e.cache.index.readAhead(hash)
+			}
+		}
+	}
+	for len(s.blocks) < need {
 		s.blocks = append(s.blocks, e.cache.take())
 	}
-	for full := (s.computed + tokens) / e.profile.BlockTokens; s.sealed < full; s.sealed++ {
+	for ; s.sealed < full; s.sealed++ {
 		if hash, ok := s.hash(s.sealed); ok {
 			e.cache.seal(s.blocks, s.sealed, hash)
 		}

@@ -140,9 +140,15 @@ func (x *Index) Insert(slot int, chain []uint64, now time.Time) {
 	second := now.Unix()
 	x.path = x.path[:0]
 	at := none
-	for _, hash := range chain {
+	for i, hash := range chain {
+		known := at != none
 		at = x.follow(at, hash)
 		x.path = append(x.path, at)
+		if known && at == none { // so is most of what follows
+			for _, hash := range chain[i+1:] {
+				x.table.readAhead(hash)
+			}
+		}
 	}
 	// From the tail to the head, so that the head is the last to be evicted.
 	behind := none
@@ -152,6 +158,12 @@ func (x *Index) Insert(slot int, chain []uint64, now time.Time) {
 			x.pool.at(n).follows = behind
 		}
 		behind = n
+	}
+	old := s.oldest
+	for range s.held - s.capacity {
+		e := x.pool.at(old)
+		x.table.readAhead(e.hash)
+		old = e.newer
 	}
 	for s.held > s.capacity {
 		x.forget(slot, s.oldest)

@@ -7,6 +7,7 @@ package prefix
 type table struct {
 	multiplier uint64
 	parts      [1 << partBits]part
+	ahead      uint32 // keeps what readAhead reads from being thrown out as unused
 }
 
 type part struct {
@@ -34,6 +35,15 @@ const (
 func (t *table) place(hash uint64) (*part, uint32) {
 	product := hash * t.multiplier
 	return &t.parts[product>>(64-partBits)], uint32(product >> (32 - partBits))
+}
+
+// readAhead reads the cell where a hash belongs. Searches wait for memory one
+// after the other, for each decides by what it finds; reads that decide nothing
+// wait together. So reading ahead for many is several times as fast.
+func (t *table) readAhead(hash uint64) {
+	if part, tag := t.place(hash); part.count > 0 {
+		t.ahead ^= part.cells[tag>>part.shift].tag
+	}
 }
 
 // find returns an entry of the block with this hash, or none.
