@@ -26,7 +26,7 @@ type LeftOut string
 
 // The reasons, as a reader of a report sees them.
 const (
-	Failed     LeftOut = "not served, and not known how long it would have taken"
+	Failed     LeftOut = "not served, or not yet, and not known how long it would have taken"
 	Retried    LeftOut = "served by another endpoint than the one decided on"
 	Unmeasured LeftOut = "served without a usable TTFT or TPOT"
 	NoForecast LeftOut = "no forecast stood beside the decision"
@@ -42,6 +42,12 @@ const (
 	Corrected = "corrected" // what the policy used: corrected online, on the prior of the moment of decision
 )
 
+// The series of rows that a bundle was fitted for, beside Prior.
+const (
+	Frozen      = "frozen"      // what the bundle says, as it was at the split
+	Prequential = "prequential" // corrected online by those outcomes that were known before the decision
+)
+
 // Logged is the series of CaseOf.
 func Logged() []string { return []string{Prior, Raw, Corrected} }
 
@@ -54,6 +60,9 @@ const longest = 3600
 // one too; its TTFT is censored.
 func CaseOf(row *feature.Row, loadColumn int) (Case, LeftOut) {
 	o := &row.Outcome
+	if o.Attempt == 0 || row.Endpoint == "" { // still under way, or shed
+		return Case{}, Failed
+	}
 	if o.Attempt != 1 || o.Endpoint != "" && o.Endpoint != row.Endpoint {
 		return Case{}, Retried
 	}

@@ -9,10 +9,28 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
+// Options say what is compared.
+type Options struct {
+	// Series are the names of the forecasts that are compared: each Case has one
+	// of each, in this order.
+	Series []string
+	// Split says how the cases were chosen: see AsLogged.
+	Split string
+	// Load names the number that Case.Load is.
+	Load string
+}
+
+// The splits.
+const (
+	AsLogged = "logged" // forecasts as they stood beside the decisions
+	ByTime   = "time"   // fitted to the earlier rows, judged on the later ones
+	AtRandom = "random" // fitted to rows drawn at random: too easy, for rows of one minute are alike
+)
+
 // Forecasts gathers cases and reports how good their forecasts were. What it
 // holds does not grow with the number of cases. Make it with NewForecasts.
 type Forecasts struct {
-	series  []string
+	options Options
 	llm     string
 	from    time.Time
 	to      time.Time
@@ -55,11 +73,10 @@ type part struct {
 	moments   moments
 }
 
-// NewForecasts compares series of forecasts: each Case has one forecast of
-// each, in that order.
-func NewForecasts(series []string) *Forecasts {
-	f := &Forecasts{series: series, leftOut: map[LeftOut]int64{}, loads: map[int32]int64{}}
-	for i := range series {
+// NewForecasts returns one without cases.
+func NewForecasts(options Options) *Forecasts {
+	f := &Forecasts{options: options, leftOut: map[LeftOut]int64{}, loads: map[int32]int64{}}
+	for i := range options.Series {
 		for _, q := range quantities {
 			f.parts = append(f.parts, &part{
 				quantity: q, series: i, explored: map[bool]*tally{}, loads: map[int32]*tally{},

@@ -45,7 +45,7 @@ func near(t *testing.T, what string, got feature.Number, want, within float64) {
 func TestScoresOfAKnownForecast(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	f := evaluate.NewForecasts([]string{"ours"})
+	f := evaluate.NewForecasts(evaluate.Options{Series: []string{"ours"}})
 	const rows, sigma = 20000, 0.3
 	for i := range rows {
 		c := draw(rng, i, string(rune('a'+i%5)), 1.1, sigma)
@@ -94,7 +94,7 @@ func TestGroupsAddUpToTheWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		rows := rapid.IntRange(1, 300).Draw(t, "rows")
-		f := evaluate.NewForecasts([]string{"ours"})
+		f := evaluate.NewForecasts(evaluate.Options{Series: []string{"ours"}})
 		var ape, off, actual, log float64
 		var apes []float64
 		var measured, censored, covered, explored int64
@@ -172,7 +172,7 @@ func TestBiasSpreadIsTheDifferenceBetweenEndpoints(t *testing.T) {
 		{"unlike", func(i int) float64 { return math.Exp(0.2 * float64(i%2)) }, 0.09, 0.13}, // sd 0.1
 	} {
 		rng := rand.New(rand.NewPCG(3, 4))
-		f := evaluate.NewForecasts([]string{"ours"})
+		f := evaluate.NewForecasts(evaluate.Options{Series: []string{"ours"}})
 		for i := range 8000 {
 			e := rng.IntN(16)
 			x := draw(rng, i, fmt.Sprint(e), c.bias(e), 0.4)
@@ -253,7 +253,7 @@ func TestCaseOfARow(t *testing.T) {
 // more parts than that of few.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	f := evaluate.NewForecasts([]string{"ours"})
+	f := evaluate.NewForecasts(evaluate.Options{Series: []string{"ours"}})
 	rng := rand.New(rand.NewPCG(5, 6))
 	for i := range 30000 {
 		c := draw(rng, 100*i, fmt.Sprint("pod-", i), 1, 0.2)

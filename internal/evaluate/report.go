@@ -18,6 +18,8 @@ const reliabilityBins = 20
 // side on the same rows.
 type Report struct {
 	LLM     string    `json:"llm"`
+	Split   string    `json:"split"`
+	Load    string    `json:"load"` // what the deciles are of
 	From    time.Time `json:"from"` // of the first case
 	To      time.Time `json:"to"`
 	Rows    int64     `json:"rows"`   // that were read
@@ -76,7 +78,7 @@ type Reliability struct {
 // Report is what the cases so far came to. The same cases in the same order
 // give the same report for the same seed, which the bootstrap draws from.
 func (f *Forecasts) Report(seed uint64) Report {
-	r := Report{LLM: f.llm, From: f.from.UTC(), To: f.to.UTC(), Rows: f.rows, Judged: f.rows, LeftOut: []Left{}}
+	r := Report{LLM: f.llm, Split: f.options.Split, Load: f.options.Load, From: f.from.UTC(), To: f.to.UTC(), Rows: f.rows, Judged: f.rows, LeftOut: []Left{}}
 	for _, why := range leftOuts {
 		if n := f.leftOut[why]; n > 0 {
 			r.LeftOut = append(r.LeftOut, Left{why, n})
@@ -84,7 +86,7 @@ func (f *Forecasts) Report(seed uint64) Report {
 		}
 	}
 	deciles := f.deciles()
-	for i, name := range f.series {
+	for i, name := range f.options.Series {
 		r.Series = append(r.Series, Series{Name: name,
 			TTFT: f.parts[2*i].quality(deciles, seed), TPOT: f.parts[2*i+1].quality(deciles, seed)})
 	}

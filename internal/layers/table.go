@@ -100,6 +100,9 @@ var Table = []Layer{
 		Modules: []string{gonum},
 		Why:     "an estimate depends on rows and a seed alone, so that it can be repeated"},
 
+	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/plot"},
+		Why: "shows what an evaluation came to and estimates nothing itself"},
+
 	// The router: pure decisions in the middle, doors to the world at the rim.
 	{Package: "router/policy", Pure: true, May: []string{"internal/feature", "internal/physics"},
 		Why: "a stored row alone must give the same choice again, bit for bit"},

@@ -32,6 +32,7 @@ type Chart struct {
 	Lines         []Line
 	LogY          bool
 	Unnamed       bool    // no legend
+	Tight         bool    // a linear Y axis need not reach 0
 	Most          float64 // the Y axis reaches at least this, so that charts can be compared
 	Width, Height int
 }
@@ -76,7 +77,7 @@ func (c Chart) extent() (x, y [2]float64, any bool) {
 	}
 	if any {
 		y[1] = max(y[1], c.Most)
-		if !c.LogY {
+		if !c.LogY && !c.Tight {
 			y[0] = min(y[0], 0)
 		}
 	}

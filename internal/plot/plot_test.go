@@ -62,6 +62,18 @@ func TestChartWithoutPointsSaysSo(t *testing.T) {
 	}
 }
 
+// A tight axis begins where the values do, any other at 0.
+func TestTightAxis(t *testing.T) {
+	chart := plot.Chart{Lines: []plot.Line{{Points: []plot.Point{{X: 1, Y: 0.8}, {X: 2, Y: 0.95}}}}}
+	if svg := string(chart.SVG()); !strings.Contains(svg, ">0.2<") {
+		t.Errorf("no tick at 0.2:\n%s", svg)
+	}
+	chart.Tight = true
+	if svg := string(chart.SVG()); strings.Contains(svg, ">0.2<") || !strings.Contains(svg, ">0.95<") {
+		t.Errorf("want ticks about the values alone:\n%s", svg)
+	}
+}
+
 // Whatever the numbers, the drawing is well-formed, holds no number that is none,
 // and keeps every mark inside.
 func TestChartIsAlwaysWellFormed(t *testing.T) {
@@ -73,7 +85,7 @@ func TestChartIsAlwaysWellFormed(t *testing.T) {
 		line := rapid.Custom(func(t *rapid.T) plot.Line {
 			return plot.Line{Name: rapid.StringMatching(`[ -~]{0,40}`).Draw(t, "name"), Points: plot.Sorted(rapid.SliceOfN(point, 0, 6).Draw(t, "points")), Color: rapid.Int().Draw(t, "color")}
 		})
-		chart := plot.Chart{Title: "t", Lines: rapid.SliceOfN(line, 0, 5).Draw(t, "lines"), LogY: rapid.Bool().Draw(t, "log")}
+		chart := plot.Chart{Title: "t", Lines: rapid.SliceOfN(line, 0, 5).Draw(t, "lines"), LogY: rapid.Bool().Draw(t, "log"), Tight: rapid.Bool().Draw(t, "tight")}
 		svg := string(chart.SVG())
 		elements(t, svg)
 		for dec := xml.NewDecoder(strings.NewReader(svg)); ; {

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-llm/spillway/internal/evaluate"
+	"github.com/spillway-llm/spillway/internal/evaluate/report"
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// judging is what "spillway evaluate forecasts" was asked for.
+type judging struct {
+	rows   loggedRows
+	load   string
+	column int // of load
+	seed   uint64
+}
+
+func evaluateForecastsCommand() *cobra.Command {
+	var j judging
+	var page string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "forecasts",
+		Short: "How good the logged forecasts were, by what came",
+		Long: `Judge the forecasts that stood beside decisions by the TTFT and TPOT that came:
+error, honesty of the p90, bias, and whether they put endpoints in the right order,
+for the analytic prior, the bundle, and the forecast as it was used. By decile of
+load before the decision, by endpoint and by length of the prompt; requests that
+were chosen for their cost and explored ones apart.`,
+		Example: `  DATABASE_URL=postgres://... spillway evaluate forecasts --window 24h --llm qwen3-32b
+  spillway evaluate forecasts --rows rows.parquet --report out.html
+  spillway evaluate forecasts --rows rows.csv --load kv_used --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := j.check(); err != nil {
+				return err
+			}
+			reports, err := j.run(cmd)
+			if err != nil {
+				return err
+			}
+			file, err := create(page)
+			if err == nil {
+				err = fill(file, func(w io.Writer) error { return report.WritePage(w, reports, commandLine()) })
+			}
+			if err != nil {
+				return fmt.Errorf("--report: %w", err)
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+					Command string            `json:"command"`
+					Reports []evaluate.Report `json:"reports"`
+				}{commandLine(), reports})
+			}
+			return report.WriteTable(cmd.OutOrStdout(), reports)
+		},
+	}
+	j.rows.register(cmd)
+	f := cmd.Flags()
+	f.StringVar(&j.load, "load", "inflight_requests", "number of the endpoint's load that the deciles are of: "+strings.Join(loadColumns(), ", "))
+	f.Uint64Var(&j.seed, "seed", 1, "seed of the bootstrap")
+	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
+	f.StringVar(&page, "report", "", "write a page with plots to this file")
+	return cmd
+}
+
+// loadColumns are the numbers of the vector that tell of the endpoint's load
+// before the decision.
+func loadColumns() (names []string) {
+	for _, f := range feature.Table() {
+		if (f.Source == feature.FromLedger || f.Source == feature.FromScrape) && f.Name != "scrape_age" {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// check finds mistakes in the flags alone.
+func (j *judging) check() error {
+	j.column = -1
+	for _, name := range loadColumns() {
+		if name == j.load {
+			j.column = feature.Index(name)
+		}
+	}
+	if j.column < 0 {
+		return fmt.Errorf("--load: %q tells of no load: want one of %s", j.load, strings.Join(loadColumns(), ", "))
+	}
+	return j.rows.check()
+}
+
+// run judges the forecasts as they were logged.
+func (j *judging) run(cmd *cobra.Command) ([]evaluate.Report, error) {
+	f := evaluate.NewForecasts(evaluate.Options{Series: evaluate.Logged(), Split: evaluate.AsLogged, Load: j.load})
+	err := j.rows.each(cmd, func(row *feature.Row) error {
+		c, why := evaluate.CaseOf(row, j.column)
+		if why != "" {
+			f.Skip(why)
+		} else {
+			f.Add(&c)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := f.Report(j.seed)
+	switch {
+	case r.Rows == 0:
+		return nil, j.rows.none()
+	case r.Judged == 0:
+		return nil, unjudged(&r)
+	}
+	return []evaluate.Report{r}, nil
+}
+
+// unjudged is the error of rows of which none can be judged: what most of them
+// lack.
+func unjudged(r *evaluate.Report) error {
+	most := r.LeftOut[0]
+	for _, l := range r.LeftOut[1:] {
+		if l.Rows > most.Rows {
+			most = l
+		}
+	}
+	if most.Why == evaluate.NoForecast {
+		return fmt.Errorf("%d of %d rows have no forecast: no bundle was served then", most.Rows, r.Rows)
+	}
+	return fmt.Errorf("none of the %d rows can be judged; %d of them: %s", r.Rows, most.Rows, most.Why)
+}
