@@ -131,6 +131,14 @@ func TestForecastErrors(t *testing.T) {
 	})
 }
 
+// wireSchema is this build's schema as it travels.
+func wireSchema() (schema uint64) {
+	for _, b := range feature.Schema {
+		schema = schema<<8 | uint64(b)
+	}
+	return schema
+}
+
 // stubOf speaks the protocol without the client.
 func stubOf(t *testing.T, addr string) *grpc.ClientConn {
 	t.Helper()
@@ -151,10 +159,7 @@ func TestServerRefusesWhatIsNotVectors(t *testing.T) {
 	serve(t, s, addr)
 	client := dialReady(t, addr)
 	stub := latencyv1.NewPredictorClient(stubOf(t, addr))
-	schema := uint64(0)
-	for _, b := range feature.Schema {
-		schema = schema<<8 | uint64(b)
-	}
+	schema := wireSchema()
 	for _, c := range []struct {
 		name    string
 		request *latencyv1.ForecastRequest

@@ -71,6 +71,9 @@ func (s *Server) advance(ctx context.Context, old *served, p Published) *served 
 // load fetches the published bundle and takes every hurdle before it may be
 // served.
 func (s *Server) load(ctx context.Context, p Published) (*bundle.Evaluator, *loadError) {
+	if t := s.threads.Load(); t != nil {
+		t.hurry()
+	}
 	data, err := s.source.Bundle(ctx, p.Version)
 	if err != nil {
 		return nil, &loadError{fetchFailed, fmt.Errorf("fetch: %w", err)}

@@ -55,11 +55,12 @@ type Server struct {
 	metrics *metrics
 	health  *health.Server
 
-	syncing     sync.Mutex             // one pass at a time; only it writes what follows
-	queue       *queue                 // in front of evaluation
-	llms        atomic.Pointer[table]  // immutable snapshots
-	sourceError atomic.Pointer[string] // why the source could not be asked; nil when it could
-	scratch     sync.Pool              // of *scratch, for calls over the wire
+	syncing     sync.Mutex              // one pass at a time; only it writes what follows
+	queue       *queue                  // in front of evaluation
+	threads     atomic.Pointer[threads] // of the process; nil while it is left alone
+	llms        atomic.Pointer[table]   // immutable snapshots
+	sourceError atomic.Pointer[string]  // why the source could not be asked; nil when it could
+	scratch     sync.Pool               // of *scratch, for calls over the wire
 }
 
 // table is what is served, by LLM. It is never changed, only replaced.

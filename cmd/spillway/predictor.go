@@ -50,7 +50,7 @@ itself and needs no predictor beside it. It then shares its cores with them.`,
 			ready := func() (string, error) { return predictorReady(server.Status()) }
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return server.Run(ctx) })
-			g.Go(func() error { predictor.FollowLoad(ctx); return nil })
+			g.Go(func() error { server.FollowLoad(ctx); return nil })
 			g.Go(func() error {
 				if err := server.Serve(ctx, c.Predictor.Listen); err != nil {
 					return fmt.Errorf("predictor.listen: %w", err)

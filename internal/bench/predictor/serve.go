@@ -75,7 +75,7 @@ func serve(ctx context.Context, addr, file string, in io.Reader, out io.Writer) 
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { _ = s.Run(ctx) })
-	running.Go(func() { predictor.FollowLoad(ctx) })
+	running.Go(func() { s.FollowLoad(ctx) })
 	running.Go(func() {
 		if err := s.Serve(ctx, addr); err != nil {
 			fmt.Fprintln(os.Stderr, "predictor:", err)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spillway-llm/spillway/featurestore"
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/predictor"
+)
+
+func TestInProcessConfig(t *testing.T) {
+	t.Parallel()
+	short, err := parseConfig([]byte("predictor: in-process\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, err := parseConfig([]byte("predictor: {in_process: true}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !short.Predictor.InProcess || short.Predictor != long.Predictor {
+		t.Errorf("the word gives %+v, the key %+v", short.Predictor, long.Predictor)
+	}
+	if keys, err := parseConfig([]byte("predictor: {in_process: true, poll_interval: 7s}\n")); err != nil ||
+		keys.Predictor.PollInterval != 7*time.Second || keys.Predictor.Evaluator != short.Predictor.Evaluator {
+		t.Errorf("keys beside it: %+v, %v", keys.Predictor, err)
+	}
+	for _, m := range []mistake{
+		{args: []string{"router", "--check-config"}, config: "predictor: outside\n", says: []string{"predictor", "in-process", `"outside"`}},
+		{args: []string{"predictor"}, config: "predictor: in-process\n", says: []string{"predictor", "in-process", "router"}},
+		{args: []string{"router", "--check-config"}, config: "predictor: {max_waiting: 0}\n", says: []string{"predictor.max_waiting", "at least 1"}},
+	} {
+		m.check(t)
+	}
+}
+
+// A store that does not answer is no reason to call a predictor untrained.
+func TestPredictorReadinessWithoutStore(t *testing.T) {
+	t.Parallel()
+	if says, err := predictorReady(predictor.Status{Schema: feature.Schema}); err == nil || !strings.HasPrefix(err.Error(), "untrained") {
+		t.Errorf("nothing published: %q, %v, want untrained", says, err)
+	}
+	away := predictor.Status{SourceError: "connection refused"}
+	if says, err := predictorReady(away); err == nil || !strings.HasPrefix(err.Error(), "failed") || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("the store is away: %q, %v, want failed with the reason", says, err)
+	}
+	away.LLMs = []predictor.LLMStatus{{LLM: llm, State: predictor.Serving}}
+	if says, err := predictorReady(away); err != nil || !strings.Contains(says, "connection refused") {
+		t.Errorf("served all the same: %q, %v, want ready with the reason", says, err)
+	}
+}
+
+// A router that forecasts itself starts cold, hears of the first bundle and
+// decides by it, with nobody beside it.
+func TestInProcessPredictor(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	must(t, database, "store", "migrate")
+	config := fmt.Sprintf("predictor: {in_process: true, poll_interval: 100ms}\n"+
+		"router:\n  name: e2e\n  listen: 127.0.0.1:0\n  admin: 127.0.0.1:0\n  endpoints: %s\n"+
+		"  forecast: {deadline: 2s, probe_interval: 100ms, return_hold: 100ms}\n", listed(startFleet(t, 2)))
+	p := start(t, database, "router", "--config", write(t, "spillway.yaml", config))
+	serves := p.logged("router serves")
+	router := &routerProcess{p, "http://" + attribute(t, serves, "listen"), "http://" + attribute(t, serves, "admin")}
+	if a := router.served(t); a.header.Get("X-Spillway-Policy") == "predicted" {
+		t.Errorf("without a bundle forecasts decide: %v", a.header)
+	}
+
+	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	lease, _, err := store.AcquireLease(t.Context(), refitLease, "test", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true, MaxAge: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	p.logged("bundle swapped in")
+	eventually(t, 20*time.Second, func(context.Context) error {
+		if a := router.served(t); a.header.Get("X-Spillway-Policy") != "predicted" {
+			return fmt.Errorf("forecasts do not decide: %v", a.header)
+		}
+		return nil
+	})
+	metrics, err := reach(t.Context(), "GET", router.admin+"/metrics", nil)
+	if err != nil || !strings.Contains(string(metrics.body), `spillway_predictor_requests_total{status="ok"}`) {
+		t.Errorf("the router's metrics say nothing of its forecasts: %v", err)
+	}
+}
