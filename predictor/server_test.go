@@ -49,6 +49,13 @@ func value(t *testing.T, registry *prometheus.Registry, name string, labels ...s
 	return 0
 }
 
+// hostile changes the first such words in a bundle's first forest.
+func hostile(from, to string) func(*bundle.Bundle) {
+	return func(b *bundle.Bundle) {
+		b.Heads[0].Forest = bytes.Replace(b.Heads[0].Forest, []byte(from), []byte(to), 1)
+	}
+}
+
 func TestBadBundleKeepsTheOldOne(t *testing.T) {
 	good := bundleOf(t, 0.1)
 	spoiled := func(f func(*bundle.Bundle)) func(*shelf) {
@@ -69,6 +76,10 @@ func TestBadBundleKeepsTheOldOne(t *testing.T) {
 		{"another schema", "schema", "schema", spoiled(func(b *bundle.Bundle) { b.Schema[0]++ }), false},
 		{"wrong answer", "check", "known answer", spoiled(func(b *bundle.Bundle) { b.Known[0].Raw[1] += 0.01 }), false},
 		{"forest", "check", "head tpot_p90", spoiled(func(b *bundle.Bundle) { b.Heads[3].Forest = []byte("tree\nversion=v3\n") }), false},
+		{"hostile forest: cyclic", "check", "head ttft_p50", spoiled(hostile("left_child=-1", "left_child=0")), false},
+		{"hostile forest: absurd count", "check", "head ttft_p50", spoiled(hostile("num_leaves=2", "num_leaves=999999999")), false},
+		{"hostile forest: foreign column", "check", "head ttft_p50", spoiled(hostile("feature_names=prompt_tokens", "feature_names=price")), false},
+		{"oversized", "corrupt", "at most", func(from *shelf) { from.publish(2, make([]byte, bundle.MaxSize+1)) }, false},
 		{"no bytes", "fetch_failed", "fetch", func(from *shelf) {
 			from.publish(2, nil)
 			from.change(func() { delete(from.bundles, 2) })
