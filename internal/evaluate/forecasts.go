@@ -37,7 +37,7 @@ type Forecasts struct {
 	rows    int64
 	leftOut map[LeftOut]int64
 	parts   []*part // a series' TTFT, its TPOT, the next series' TTFT, ...
-	loads   map[int32]int64
+	loads   map[int32]*bucket
 }
 
 // quantity is one of the two that are forecast.
@@ -75,7 +75,7 @@ type part struct {
 
 // NewForecasts returns one without cases.
 func NewForecasts(options Options) *Forecasts {
-	f := &Forecasts{options: options, leftOut: map[LeftOut]int64{}, loads: map[int32]int64{}}
+	f := &Forecasts{options: options, leftOut: map[LeftOut]int64{}, loads: map[int32]*bucket{}}
 	for i := range options.Series {
 		for _, q := range quantities {
 			f.parts = append(f.parts, &part{
@@ -101,7 +101,10 @@ func (f *Forecasts) Add(c *Case) {
 	}
 	f.to, f.llm = c.At, c.LLM
 	load := bucketOf(c.Load)
-	f.loads[load]++
+	if f.loads[load] == nil {
+		f.loads[load] = &bucket{least: c.Load, most: c.Load}
+	}
+	f.loads[load].add(c.Load)
 	for _, p := range f.parts {
 		p.add(c, load)
 	}
@@ -185,14 +188,15 @@ func bucketOf(load float64) int32 {
 	return int32(math.Round(math.Log(load) / math.Log(bucketWidth)))
 }
 
-func loadOf(bucket int32) float64 {
-	switch bucket {
-	case bucketZero:
-		return 0
-	case bucketUnknown:
-		return math.NaN()
-	}
-	return math.Pow(bucketWidth, float64(bucket))
+// bucket is the cases of about one load.
+type bucket struct {
+	cases       int64
+	least, most float64 // load
+}
+
+func (b *bucket) add(load float64) {
+	b.cases++
+	b.least, b.most = min(b.least, load), max(b.most, load)
 }
 
 // promptBands are the least prompt tokens of each band.
@@ -214,19 +218,19 @@ func promptBand(tokens float64) int {
 // least load on. Fewer than ten where many cases share one load.
 func (f *Forecasts) deciles() [][]int32 {
 	var all, below int64
-	for _, n := range f.loads {
-		all += n
+	for _, b := range f.loads {
+		all += b.cases
 	}
 	var out [][]int32
 	last := -1
 	for _, b := range slices.Sorted(maps.Keys(f.loads)) {
-		decile := int(10 * (float64(below) + float64(f.loads[b])/2) / float64(all))
+		decile := int(10 * (float64(below) + float64(f.loads[b].cases)/2) / float64(all))
 		if b == bucketUnknown || decile != last {
 			out = append(out, nil)
 			last = decile
 		}
 		out[len(out)-1] = append(out[len(out)-1], b)
-		below += f.loads[b]
+		below += f.loads[b].cases
 	}
 	return out
 }

@@ -61,7 +61,7 @@ type Quality struct {
 // A Group is some of the rows. Pairs belong to the group of their later row.
 type Group struct {
 	Name string         `json:"name"`
-	From feature.Number `json:"from"` // of its load or prompt tokens, to 2 %; unknown of an endpoint
+	From feature.Number `json:"from"` // of its load or prompt tokens; unknown of an endpoint
 	To   feature.Number `json:"to"`
 	Scores
 }
@@ -88,12 +88,12 @@ func (f *Forecasts) Report(seed uint64) Report {
 	deciles := f.deciles()
 	for i, name := range f.options.Series {
 		r.Series = append(r.Series, Series{Name: name,
-			TTFT: f.parts[2*i].quality(deciles, seed), TPOT: f.parts[2*i+1].quality(deciles, seed)})
+			TTFT: f.parts[2*i].quality(deciles, f.loads, seed), TPOT: f.parts[2*i+1].quality(deciles, f.loads, seed)})
 	}
 	return r
 }
 
-func (p *part) quality(deciles [][]int32, seed uint64) Quality {
+func (p *part) quality(deciles [][]int32, loads map[int32]*bucket, seed uint64) Quality {
 	q := Quality{Concordance: blockwise(p.pairs.all, seed).ofShare(), ByLoad: []Group{}, ByEndpoint: []Group{}, ByPrompt: []Group{}}
 	all := newTally()
 	for _, explored := range []bool{false, true} {
@@ -108,7 +108,7 @@ func (p *part) quality(deciles [][]int32, seed uint64) Quality {
 			}
 		}
 		if t.judged+t.rows > 0 {
-			from, to := loadOf(buckets[0]), loadOf(buckets[len(buckets)-1])
+			from, to := loads[buckets[0]].least, loads[buckets[len(buckets)-1]].most
 			q.ByLoad = append(q.ByLoad, group(rangeName(from, to), from, to, t))
 		}
 	}

@@ -2,6 +2,7 @@ package plot
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,12 +63,24 @@ func linearTicks(low, high float64) []float64 {
 	return ticks
 }
 
-// logTicks returns powers of ten, with 2 and 5 between them where few powers are.
+// logTicks returns powers of ten, with 2 and 5 between them where few powers
+// are, and linear ticks where even those are too few to read a value by.
 func logTicks(low, high float64) []float64 {
 	between := []float64{1, 2, 5}
 	if math.Log10(high/low) > 3 {
 		between = between[:1]
 	}
+	ticks := powerTicks(low, high, between)
+	if len(ticks) < 3 {
+		ticks = slices.DeleteFunc(linearTicks(low, high), func(v float64) bool { return v <= 0 })
+	}
+	if len(ticks) == 0 {
+		ticks = append(ticks, low)
+	}
+	return ticks
+}
+
+func powerTicks(low, high float64, between []float64) []float64 {
 	var ticks []float64
 	for p := math.Floor(math.Log10(low)); p <= math.Ceil(math.Log10(high)); p++ {
 		for _, m := range between {
@@ -75,9 +88,6 @@ func logTicks(low, high float64) []float64 {
 				ticks = append(ticks, v)
 			}
 		}
-	}
-	if len(ticks) == 0 {
-		ticks = append(ticks, low)
 	}
 	return ticks
 }

@@ -19,7 +19,7 @@ var columns = []column{
 	{"median APE", func(s *evaluate.Scores) string { return percent(s.MedianAPE) }},
 	{"WAPE", func(s *evaluate.Scores) string { return percent(s.WAPE) }},
 	{"pinball p50", func(s *evaluate.Scores) string { return number(s.PinballP50) }},
-	{"p90", func(s *evaluate.Scores) string { return number(s.PinballP90) }},
+	{"pinball p90", func(s *evaluate.Scores) string { return number(s.PinballP90) }},
 	{"p90 covers (99 %)", func(s *evaluate.Scores) string { return within(s.Coverage) }},
 	{"p90/p50", func(s *evaluate.Scores) string { return ratio(s.Width) }},
 	{"bias", func(s *evaluate.Scores) string { return signed(s.Bias) }},

@@ -137,13 +137,17 @@ func byDecile(r *evaluate.Report, t target, chart plot.Chart, level float64, of 
 	for i := range r.Series {
 		line := plot.Line{Name: r.Series[i].Name, Color: i}
 		groups := t.of(&r.Series[i]).ByLoad
+		known := false
 		for j := range groups {
 			p := of(&groups[j].Scores)
 			p.X = float64(j+1) + 0.08*(float64(i)-float64(len(r.Series)-1)/2) // side by side
 			line.Points = append(line.Points, p)
+			known = known || p.Y == p.Y
 		}
 		most = max(most, len(groups))
-		chart.Lines = append(chart.Lines, line)
+		if known {
+			chart.Lines = append(chart.Lines, line)
+		}
 	}
 	perfect := plot.Line{Name: "perfect", Color: 6, Dashed: true, Bare: true, Points: []plot.Point{{X: 0.8, Y: level}, {X: float64(most) + 0.2, Y: level}}}
 	chart.Lines = append([]plot.Line{perfect}, chart.Lines...)
