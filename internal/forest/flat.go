@@ -2,32 +2,36 @@ package forest
 
 import "math"
 
-// A Forest is laid out for evaluation as words: one of 64 bits for every node,
-// each tree breadth first, the right child just behind the left one.
+// A Forest is laid out for evaluation as words of 64 bits, one for every node,
+// tree after tree, each breadth first, the right child just behind the left:
 //
-//	bits 63-48  lanes x the column the split looks at: an index into rowKeys
-//	bits 47-32  the left child, counted from the root of its tree
+//	bits 63-54  lanes x the column the split looks at: an index into rowKeys
+//	bits 53-32  the node of the left child
 //	bits 31-0   the complement of the threshold's key
 //
 // A key is a float32 as the unsigned number of the same order. Adding the key
 // of a row's value to a word carries into the child exactly when the value is
-// above the threshold, so that one addition compares and chooses the child. A
-// leaf is a word that leads back to itself: its lower half is 0, and nothing
-// carries out of it. A walk of any fixed number of steps at least as long as
-// the path therefore ends in the right leaf, and takes no branch.
+// above the threshold: one addition compares and chooses the child.
+//
+// The lower half of a leaf is 0, so that nothing carries out of it, and its
+// child is the root of the next tree. A row therefore walks all trees as one
+// chain, without a branch that depends on it, and reaches a last node that
+// leads back to itself. Rows walk side by side, each as many steps as its own
+// paths are long.
 //
 // Keys are exact because rows are: vectors are float32, and x <= t holds for a
 // float32 x when it holds for the largest float32 that is not above t. Rows
 // that are not, and forests of more than maxColumns columns, are walked split
 // by split.
 const (
-	columnShift = 48
+	columnShift = 54
 	childShift  = 32
+	childMask   = 1<<(columnShift-childShift) - 1 // more than the nodes of any forest
 )
 
-// maxColumns keeps rowKeys small enough for a stack. A forest of up to
-// 32 features never needs more.
-const maxColumns = 128
+// maxColumns is what fits the bits of a word. A forest of up to 32 features
+// never needs more.
+const maxColumns = (1 << (64 - columnShift)) / lanes
 
 // column is a feature as a split sees it: with the side of its missing values
 // folded in, as a key below or above all thresholds.
@@ -37,17 +41,11 @@ type column struct {
 	zero    bool   // zero is missing too
 }
 
-// The keys of missing values: finite thresholds lie between them.
+// The keys of missing values: those of finite thresholds lie between them.
 const (
 	lowest  = uint32(0)
 	highest = ^uint32(0)
 )
-
-// span is where the nodes of one tree stand.
-type span struct {
-	root, end int32
-	depth     int32 // longest path, in splits
-}
 
 // keyOf maps float32s that are not NaN to unsigned numbers of the same order.
 // It sets -0 below 0.
@@ -79,25 +77,23 @@ func columnOf(s *Split) column {
 
 // flatten lays all trees out; total is the number of their leaves.
 func (f *Forest) flatten(total int) {
-	size := 2*total - len(f.trees)
+	size := 2*total - len(f.trees) + 1
 	f.words = make([]uint64, 0, size)
 	f.values = make([]float64, size)
-	f.spans = make([]span, len(f.trees))
+	f.roots = make([]uint32, len(f.trees))
 	indices := map[column]int{}
 	var queue []int32 // nodes of a tree in breadth-first order, as in Split
 	for i := range f.trees {
 		t := &f.trees[i]
 		root := len(f.words)
+		next := root + 2*len(t.Leaves) - 1
+		f.roots[i] = uint32(root)
 		queue = append(queue[:0], t.root())
-		depth, levelEnd := int32(0), 1
 		for at := 0; at < len(queue); at++ {
-			if at == levelEnd {
-				depth, levelEnd = depth+1, len(queue)
-			}
 			node := queue[at]
 			if node < 0 {
 				f.values[len(f.words)] = t.Leaves[^node].Value
-				f.words = append(f.words, uint64(at)<<childShift)
+				f.words = append(f.words, uint64(next)<<childShift)
 				continue
 			}
 			s := &t.Splits[node]
@@ -108,12 +104,12 @@ func (f *Forest) flatten(total int) {
 				indices[c] = index
 				f.columns = append(f.columns, c)
 			}
-			f.words = append(f.words, uint64(index*lanes)<<columnShift|uint64(len(queue))<<childShift|uint64(^thresholdKey(s.Threshold)))
+			f.words = append(f.words, uint64(index*lanes)<<columnShift|uint64(root+len(queue))<<childShift|uint64(^thresholdKey(s.Threshold)))
 			queue = append(queue, s.Left, s.Right)
 		}
-		f.spans[i] = span{root: int32(root), end: int32(len(f.words)), depth: depth}
 	}
+	f.words = append(f.words, uint64(len(f.words))<<childShift)
 	if len(f.columns) > maxColumns {
-		f.words, f.values, f.spans, f.columns = nil, nil, nil, nil
+		f.words, f.values, f.roots, f.columns = nil, nil, nil, nil
 	}
 }

@@ -65,9 +65,9 @@ type Forest struct {
 	trees  []Tree
 
 	// The flat layout, described in flat.go; all nil where it does not fit.
-	words   []uint64  // of the nodes of all trees
-	values  []float64 // leaf value by node, 0 at splits
-	spans   []span    // by tree
+	words   []uint64  // of the nodes of all trees, and the last one
+	values  []float64 // of leaves by node, 0 at others
+	roots   []uint32  // the first node of each tree
 	columns []column
 }
 

@@ -7,8 +7,12 @@ import "fmt"
 const lanes = 8
 
 // rowKeys holds the keys of up to lanes rows: that of column c and row r stands
-// at c*lanes+r.
-type rowKeys [maxColumns * lanes]uint32
+// at c*lanes+r. It is longer than that so that no index is out of range.
+type rowKeys [(maxColumns + 1) * lanes]uint32
+
+// stepsAtOnce is how many steps are walked between two looks at whether all
+// rows have come to the end.
+const stepsAtOnce = 16
 
 // Predict returns the raw prediction for one row of NumFeatures values; NaN
 // means unknown. It does not allocate. It panics when the row has another
@@ -36,6 +40,7 @@ func (f *Forest) PredictBatch(rows []float64, n int, out []float64) {
 		panic(fmt.Sprintf("forest: %d values and %d results for %d rows of %d", len(rows), len(out), n, width))
 	}
 	var x rowKeys
+	var sums [lanes]float64
 	for n > 0 {
 		k := min(n, lanes)
 		if k < lanes/2 {
@@ -49,7 +54,7 @@ func (f *Forest) PredictBatch(rows []float64, n int, out []float64) {
 		case k == 1:
 			out[0] = f.single(&x)
 		default:
-			sums := f.eights(&x) // lanes without a row hold keys of others, or 0
+			f.eights(&x, &sums) // lanes without a row hold keys of others, or 0
 			copy(out[:k], sums[:])
 		}
 		rows, out, n = rows[k*width:], out[k:], n-k
@@ -84,64 +89,87 @@ func (f *Forest) load(x *rowKeys, rows []float64, n int) bool {
 	return exact
 }
 
-// eights walks eight rows down one tree after the other and returns the sums
-// of their leaves. The word itself is what a lane holds between two steps:
-// with an index beside it eight lanes don't fit the registers.
-func (f *Forest) eights(x *rowKeys) (sums [lanes]float64) {
-	for _, t := range f.spans {
-		words, values := f.words[t.root:t.end], f.values[t.root:t.end]
-		a := words[0]
-		b, c, d, e, g, h, i := a, a, a, a, a, a, a
-		for k := t.depth; k > 0; k-- {
-			a = words[uint16((a+uint64(x[a>>columnShift]))>>childShift)]
-			b = words[uint16((b+uint64(x[b>>columnShift+1]))>>childShift)]
-			c = words[uint16((c+uint64(x[c>>columnShift+2]))>>childShift)]
-			d = words[uint16((d+uint64(x[d>>columnShift+3]))>>childShift)]
-			e = words[uint16((e+uint64(x[e>>columnShift+4]))>>childShift)]
-			g = words[uint16((g+uint64(x[g>>columnShift+5]))>>childShift)]
-			h = words[uint16((h+uint64(x[h>>columnShift+6]))>>childShift)]
-			i = words[uint16((i+uint64(x[i>>columnShift+7]))>>childShift)]
+// eights walks eight rows down all trees and returns the sums of their leaves;
+// what is added at a split is 0. The word itself is what a lane holds between
+// two steps: with an index beside it eight lanes don't fit the registers.
+func (f *Forest) eights(x *rowKeys, sums *[lanes]float64) {
+	words := f.words
+	values := f.values[:len(words)]
+	end := words[len(words)-1]
+	*sums = [lanes]float64{}
+	var a, b, c, d, e, g, h, i uint64 // words that lead to the first root
+	for {
+		for range stepsAtOnce {
+			at := uint32((a+uint64(x[a>>columnShift]))>>childShift) & childMask
+			a = words[at]
+			sums[0] += values[at]
+			at = uint32((b+uint64(x[b>>columnShift+1]))>>childShift) & childMask
+			b = words[at]
+			sums[1] += values[at]
+			at = uint32((c+uint64(x[c>>columnShift+2]))>>childShift) & childMask
+			c = words[at]
+			sums[2] += values[at]
+			at = uint32((d+uint64(x[d>>columnShift+3]))>>childShift) & childMask
+			d = words[at]
+			sums[3] += values[at]
+			at = uint32((e+uint64(x[e>>columnShift+4]))>>childShift) & childMask
+			e = words[at]
+			sums[4] += values[at]
+			at = uint32((g+uint64(x[g>>columnShift+5]))>>childShift) & childMask
+			g = words[at]
+			sums[5] += values[at]
+			at = uint32((h+uint64(x[h>>columnShift+6]))>>childShift) & childMask
+			h = words[at]
+			sums[6] += values[at]
+			at = uint32((i+uint64(x[i>>columnShift+7]))>>childShift) & childMask
+			i = words[at]
+			sums[7] += values[at]
 		}
-		sums[0] += values[uint16(a>>childShift)]
-		sums[1] += values[uint16(b>>childShift)]
-		sums[2] += values[uint16(c>>childShift)]
-		sums[3] += values[uint16(d>>childShift)]
-		sums[4] += values[uint16(e>>childShift)]
-		sums[5] += values[uint16(g>>childShift)]
-		sums[6] += values[uint16(h>>childShift)]
-		sums[7] += values[uint16(i>>childShift)]
+		if a == end && b == end && c == end && d == end && e == end && g == end && h == end && i == end {
+			return
+		}
 	}
-	return sums
 }
 
 // single walks the first lane down four trees at once, so that their loads
-// overlap, and adds their leaves in tree order.
+// overlap, and adds their leaves in tree order. It waits in a leaf until all
+// four have found theirs.
 func (f *Forest) single(x *rowKeys) float64 {
+	words, values := f.words, f.values
 	sum := 0.0
-	trees := f.spans
-	for ; len(trees) >= 4; trees = trees[4:] {
-		s, t, u, v := &trees[0], &trees[1], &trees[2], &trees[3]
-		inA, inB, inC, inD := f.words[s.root:s.end], f.words[t.root:t.end], f.words[u.root:u.end], f.words[v.root:v.end]
-		a, b, c, d := inA[0], inB[0], inC[0], inD[0]
-		for k := max(s.depth, t.depth, u.depth, v.depth); k > 0; k-- {
-			a = inA[uint16((a+uint64(x[a>>columnShift]))>>childShift)]
-			b = inB[uint16((b+uint64(x[b>>columnShift]))>>childShift)]
-			c = inC[uint16((c+uint64(x[c>>columnShift]))>>childShift)]
-			d = inD[uint16((d+uint64(x[d>>columnShift]))>>childShift)]
+	roots := f.roots
+	for ; len(roots) >= 4; roots = roots[4:] {
+		a, b, c, d := roots[0], roots[1], roots[2], roots[3]
+		for {
+			wa, wb, wc, wd := words[a], words[b], words[c], words[d]
+			if uint32(wa)|uint32(wb)|uint32(wc)|uint32(wd) == 0 {
+				break
+			}
+			a = step(a, wa, x)
+			b = step(b, wb, x)
+			c = step(c, wc, x)
+			d = step(d, wd, x)
 		}
-		sum += f.values[s.root+int32(uint16(a>>childShift))]
-		sum += f.values[t.root+int32(uint16(b>>childShift))]
-		sum += f.values[u.root+int32(uint16(c>>childShift))]
-		sum += f.values[v.root+int32(uint16(d>>childShift))]
+		sum += values[a]
+		sum += values[b]
+		sum += values[c]
+		sum += values[d]
 	}
-	for _, t := range trees {
-		a := f.words[t.root]
-		for k := t.depth; k > 0; k-- {
-			a = f.words[t.root+int32(uint16((a+uint64(x[a>>columnShift]))>>childShift))]
+	for _, a := range roots {
+		for uint32(words[a]) != 0 {
+			a = step(a, words[a], x)
 		}
-		sum += f.values[t.root+int32(uint16(a>>childShift))]
+		sum += values[a]
 	}
 	return sum
+}
+
+// step is the node behind node at, whose word is w, for the first lane: at
+// itself when it is a leaf.
+func step(at uint32, w uint64, x *rowKeys) uint32 {
+	next := uint32((w+uint64(x[w>>columnShift]))>>childShift) & childMask
+	leaf := uint32((uint64(uint32(w)) - 1) >> 32) // all ones or zero
+	return next&^leaf | at&leaf
 }
 
 // walk follows the splits as they stand in the trees. It is what the flat
