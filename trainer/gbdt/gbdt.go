@@ -1,17 +1,19 @@
 // Package gbdt fits gradient-boosted regression trees: histograms of at most
-// 255 bins and one for missing values, grown leaf by leaf, for squared error
-// or one quantile, optionally monotone in chosen features.
+// 255 bins and one for missing values, grown leaf by leaf, for squared error,
+// absolute error or one quantile, optionally monotone in chosen features.
 //
 // The method is that of Ke et al., "LightGBM: A Highly Efficient Gradient
 // Boosting Decision Tree" (NeurIPS 2017), with leaf renewal for quantiles; the
 // result is written as LightGBM text by package forest.
 //
 // Same data, options and seed give the same bytes with any number of threads:
-// work is shared out by feature or by leaf, never by splitting one sum.
+// gradients are summed as whole numbers, which no order of adding can change,
+// and other sums are of parts whose size is fixed.
 package gbdt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -26,79 +28,149 @@ import (
 // The first tree carries the mean (or quantile) of the target, so that the
 // forest's raw sum is the prediction. Data too few or too plain to split give
 // one tree of one leaf.
+//
+// Where several forests are fitted to the same rows, Bin once and call
+// [Binned.Train] for each.
 func Train(ctx context.Context, data Data, opts Options) (*forest.Forest, error) {
-	if err := opts.check(data.FeatureNames); err != nil {
-		return nil, fmt.Errorf("train: %w", err)
-	}
-	if err := data.check(); err != nil {
-		return nil, fmt.Errorf("train: %w", err)
-	}
-	b, err := newBooster(ctx, data, opts)
-	if err != nil {
-		return nil, fmt.Errorf("train: %w", err)
-	}
-	if err := b.run(ctx); err != nil {
-		return nil, fmt.Errorf("train: %w", err)
-	}
-	f, err := forest.New(b.header(), b.trees)
+	f, err := train(ctx, data, opts)
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
 	return f, nil
 }
 
-// booster is one run of Train.
-type booster struct {
-	data    Data
-	opts    Options
-	columns []column
-	initial float64 // prediction before the first tree
-	score   []float64
-	grad    []float64 // of the loss by score, weighted
-	grower  *grower
-	stopper *stopper // nil without validation
-	trees   []forest.Tree
-}
-
-func newBooster(ctx context.Context, data Data, opts Options) (*booster, error) {
-	columns, err := binColumns(ctx, data, opts)
+func train(ctx context.Context, data Data, opts Options) (*forest.Forest, error) {
+	if err := opts.check(data.FeatureNames); err != nil {
+		return nil, err
+	}
+	if err := data.check(); err != nil {
+		return nil, err
+	}
+	binned, err := bin(ctx, data.FeatureNames, data.X, &opts)
 	if err != nil {
 		return nil, err
 	}
-	b := &booster{
-		data: data, opts: opts, columns: columns,
-		initial: opts.constant(data.Y, data.Weights),
-		score:   make([]float64, len(data.Y)),
-		grad:    make([]float64, len(data.Y)),
+	b := newBooster(binned, Labels{Y: data.Y, Weights: data.Weights}, opts)
+	if v := opts.Validation; v != nil {
+		judged, err := binned.like(ctx, v.X, opts.Threads)
+		if err != nil {
+			return nil, fmt.Errorf("validation: %w", err)
+		}
+		b.stopper = newStopper(&b.opts, judged, Labels{Y: v.Y, Weights: v.Weights}, appendRows(nil, len(v.Y)), b.initial)
 	}
-	for i := range b.score {
-		b.score[i] = b.initial
-	}
-	b.grower = newGrower(b)
-	if opts.Validation != nil {
-		b.stopper = newStopper(b)
-	}
-	return b, nil
+	return b.run(ctx)
 }
 
-func (b *booster) run(ctx context.Context) error {
+// Train is as the function of that name, over rows that have been binned;
+// of the options, Bins has been used and Validation must be nil: rows to judge
+// are Labels.Held.
+func (b *Binned) Train(ctx context.Context, labels Labels, opts Options) (*forest.Forest, error) {
+	f, err := b.train(ctx, labels, opts)
+	if err != nil {
+		return nil, fmt.Errorf("train: %w", err)
+	}
+	return f, nil
+}
+
+func (b *Binned) train(ctx context.Context, labels Labels, opts Options) (*forest.Forest, error) {
+	if opts.Validation != nil {
+		return nil, errors.New("option Validation beside binned rows: list the rows in Labels.Held")
+	}
+	if (labels.Held == nil) != (opts.EarlyStoppingRounds == 0) {
+		return nil, fmt.Errorf("option EarlyStoppingRounds is %d with %d held rows, want both or none", opts.EarlyStoppingRounds, len(labels.Held))
+	}
+	rounds := opts.EarlyStoppingRounds
+	opts.EarlyStoppingRounds = 0 // judged above
+	if err := opts.check(b.names); err != nil {
+		return nil, err
+	}
+	opts.EarlyStoppingRounds = rounds
+	if err := labels.check(b.Rows()); err != nil {
+		return nil, err
+	}
+	run := newBooster(b, labels, opts)
+	if labels.Held != nil {
+		run.stopper = newStopper(&run.opts, b, labels, labels.Held, run.initial)
+	}
+	return run.run(ctx)
+}
+
+// booster is one run of Train.
+type booster struct {
+	binned     *Binned
+	labels     Labels
+	opts       Options
+	mostWeight float64  // of a row
+	initial    float64  // prediction before the first tree; 0 with Start
+	words      []uint64 // by row: gradients, then by place in grower.rows: residuals
+	score      []float64
+	grower     *grower
+	renewer    *renewer // nil where leaves keep their Newton step
+	stopper    *stopper // nil without rows to judge
+	trees      []forest.Tree
+}
+
+func newBooster(binned *Binned, labels Labels, opts Options) *booster {
+	n := binned.Rows()
+	b := &booster{binned: binned, labels: labels, opts: opts, words: make([]uint64, n), score: make([]float64, n)}
+	b.grower = newGrower(b)
+	rows := b.allRows()
+	if labels.Weights != nil {
+		for _, r := range rows {
+			b.mostWeight = max(b.mostWeight, labels.Weights[r])
+		}
+	}
+	if opts.Start != nil {
+		predictRows(&opts, binned, rows, func(k int, p float64) { b.score[rows[k]] = p })
+	} else {
+		b.initial = b.constant(rows)
+		for _, r := range rows {
+			b.score[r] = b.initial
+		}
+	}
+	if opts.pinball() {
+		b.renewer = newRenewer(b)
+	}
+	return b
+}
+
+// allRows returns the rows to train on in the grower's memory.
+func (b *booster) allRows() []int32 {
+	if b.labels.Rows != nil {
+		return append(b.grower.rows[:0], b.labels.Rows...)
+	}
+	return appendRows(b.grower.rows[:0], b.binned.Rows())
+}
+
+// appendRows appends the rows from 0 to n-1.
+func appendRows(rows []int32, n int) []int32 {
+	for r := range n {
+		rows = append(rows, int32(r))
+	}
+	return rows
+}
+
+func (b *booster) run(ctx context.Context) (*forest.Forest, error) {
 	for round := range b.opts.Trees {
 		rng := rand.New(rand.NewPCG(b.opts.Seed, uint64(round)+1))
 		rows, all := b.sampleRows(rng)
 		features := b.sampleFeatures(rng)
-		b.gradients()
-		tree, err := b.grower.grow(ctx, rows, features)
+		b.grower.fixed = b.gradients(rows)
+		tree, err := b.grower.grow(ctx, rows, features, b.renewer == nil)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(tree.splits) == 0 {
-			if all && len(features) == len(b.columns) {
+			if all && len(features) == len(b.binned.columns) {
 				break // no later tree can find more
 			}
 			continue
 		}
+		if b.renewer != nil {
+			b.renewer.renew(tree)
+		}
 		b.addToScore(tree, all)
-		b.trees = append(b.trees, tree.publish(b.columns, b.opts.LearningRate))
+		b.trees = append(b.trees, tree.publish(b.binned.columns, &b.grower.fixed, b.opts.LearningRate))
 		if b.stopper != nil && b.stopper.worn(tree, len(b.trees)) {
 			break
 		}
@@ -106,50 +178,31 @@ func (b *booster) run(ctx context.Context) error {
 	if b.stopper != nil {
 		b.trees = b.trees[:b.stopper.best]
 	}
-	if len(b.trees) == 0 {
-		b.trees = []forest.Tree{{Leaves: []forest.Leaf{{Count: int64(len(b.data.Y))}}}}
-	}
-	b.trees[0] = shifted(b.trees[0], b.initial)
-	return nil
-}
-
-// gradients fills grad with the derivative of the weighted loss at the score.
-// The hessian is the weight for either objective.
-func (b *booster) gradients() {
-	alpha := b.opts.Alpha
-	for i, y := range b.data.Y {
-		switch {
-		case b.opts.Objective == SquaredError:
-			b.grad[i] = b.score[i] - y
-		case b.score[i] > y:
-			b.grad[i] = 1 - alpha
-		default:
-			b.grad[i] = -alpha
-		}
-	}
-	for i, w := range b.data.Weights {
-		b.grad[i] *= w
-	}
+	return b.forest()
 }
 
 // sampleRows returns the rows of one tree in ascending order, and whether
 // these are all.
 func (b *booster) sampleRows(rng *rand.Rand) (rows []int32, all bool) {
-	n := len(b.data.Y)
-	rows = b.grower.rows[:0]
+	rows = b.allRows()
+	n := len(rows)
 	want := max(1, int(math.Round(b.opts.RowFraction*float64(n))))
-	for i := range n {
-		// Selection sampling: row i is kept with the share still wanted.
-		if want-len(rows) == n-i || rng.IntN(n-i) < want-len(rows) {
-			rows = append(rows, int32(i))
+	if want == n {
+		return rows, true
+	}
+	kept := rows[:0]
+	for i, r := range rows {
+		// Selection sampling: a row is kept with the share still wanted.
+		if want-len(kept) == n-i || rng.IntN(n-i) < want-len(kept) {
+			kept = append(kept, r)
 		}
 	}
-	return rows, want == n
+	return kept, false
 }
 
 // sampleFeatures returns the features of one tree in ascending order.
 func (b *booster) sampleFeatures(rng *rand.Rand) []int {
-	n := len(b.columns)
+	n := len(b.binned.columns)
 	want := max(1, int(math.Round(b.opts.FeatureFraction*float64(n))))
 	features := make([]int, 0, want)
 	for i := range n {
@@ -164,35 +217,56 @@ func (b *booster) sampleFeatures(rng *rand.Rand) []int {
 // in its leaves already; others walk.
 func (b *booster) addToScore(t *grownTree, all bool) {
 	if !all {
-		for i := range b.score {
-			b.score[i] += b.opts.LearningRate * t.leaves[t.walk(b.columns, i)].value
-		}
+		rows := b.allRows()
+		parts := cutEvery(len(rows), lossRows)
+		parallel(b.opts.Threads, len(parts)-1, func(_, i int) {
+			for _, r := range rows[parts[i]:parts[i+1]] {
+				b.score[r] += b.opts.LearningRate * t.leaves[t.walk(b.binned, int(r))].value
+			}
+		})
 		return
 	}
-	rows := b.grower.rows
-	parallel(b.opts.Threads, len(t.leaves), func(_, i int) {
+	type piece struct {
+		step float64
+		rows []int32
+	}
+	var pieces []piece
+	for i := range t.leaves {
 		leaf := &t.leaves[i]
-		step := b.opts.LearningRate * leaf.value
-		for _, r := range rows[leaf.begin:leaf.end] {
+		rows := b.grower.rows[leaf.begin:leaf.end]
+		for limits, k := cutEvery(len(rows), lossRows), 0; k+1 < len(limits); k++ {
+			pieces = append(pieces, piece{b.opts.LearningRate * leaf.value, rows[limits[k]:limits[k+1]]})
+		}
+	}
+	parallel(b.opts.Threads, len(pieces), func(_, i int) {
+		step := pieces[i].step
+		for _, r := range pieces[i].rows {
 			b.score[r] += step
 		}
 	})
 }
 
-func (b *booster) header() forest.Header {
+// forest is the result: the trees of Start, if any, and then the new ones.
+func (b *booster) forest() (*forest.Forest, error) {
+	rows := b.allRows()
 	h := forest.Header{
-		Objective:           "regression",
-		FeatureNames:        b.data.FeatureNames,
+		Objective:           b.opts.Objective.name(),
+		FeatureNames:        b.binned.names,
 		MonotoneConstraints: b.opts.MonotoneSigns,
+		Ranges:              b.binned.extents(rows, b.labels.Rows == nil),
+		Metadata:            map[string]string{"rows": strconv.Itoa(len(rows)), "seed": strconv.FormatUint(b.opts.Seed, 10)},
 	}
 	if b.opts.Objective == Quantile {
-		h.Objective = "quantile"
-		h.Metadata = map[string]string{"alpha": strconv.FormatFloat(b.opts.Alpha, 'g', -1, 64)}
+		h.Metadata["alpha"] = strconv.FormatFloat(b.opts.Alpha, 'g', -1, 64)
 	}
-	for i := range b.columns {
-		h.Ranges = append(h.Ranges, b.columns[i].extent)
+	if b.opts.Start != nil {
+		return continued(b.opts.Start, h, b.trees)
 	}
-	return h
+	if len(b.trees) == 0 {
+		b.trees = []forest.Tree{{Leaves: []forest.Leaf{{Count: int64(len(rows))}}}}
+	}
+	b.trees[0] = shifted(b.trees[0], b.initial)
+	return forest.New(h, b.trees)
 }
 
 // shifted adds x to every value of a tree.

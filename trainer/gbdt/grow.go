@@ -1,76 +1,77 @@
 package gbdt
 
-import (
-	"context"
-	"slices"
+import "context"
+
+const (
+	// gatherRows is how many rows have their gradients brought into order at a
+	// time, for all features: few enough for the first-level cache.
+	gatherRows = 1024
+	// sumRows is the fewest rows that are worth a goroutine of their own when
+	// they are summed.
+	sumRows = 2048
+	// searchFeatures is the fewest features that are searched by more than one
+	// goroutine.
+	searchFeatures = 6
 )
 
-// smallWork is how many row-feature pairs are summed faster by one goroutine
-// than shared out.
-const smallWork = 1 << 14
-
-// grower grows one tree after another over the same columns.
+// grower grows one tree after another over the same rows.
 type grower struct {
 	opts    *Options
-	columns []column
-	y       []float64
-	weights []float64 // nil where all are 1
-	score   []float64
-	grad    []float64
+	binned  *Binned
+	weights []float64 // by row; nil where all are 1
+	words   []uint64  // by row: the gradient as fixed packs it
+	fixed   fixed
 
 	rows    []int32 // of the tree; those of a node stand together, ascending
 	spill   []int32 // scratch of partition
-	ordered [2][]float64
-	free    [][]histogram // not in use, one histogram for each feature
-	renewer *renewer      // nil where leaves keep their Newton step
+	lefts   []int   // likewise
+	workers []worker
+	free    []histogram // not in use
+	found   [][2]candidate
+}
+
+// worker is what one goroutine needs to sum rows.
+type worker struct {
+	part    histogram // of its share of the rows; unused by the first
+	words   [gatherRows]uint64
+	weights [gatherRows]uint64
 }
 
 // openLeaf is a leaf that may still be split.
 type openLeaf struct {
 	total  sums
 	bounds bounds
-	hists  []histogram // by feature; nil when it cannot be split
+	hist   histogram // empty when it cannot be split
 	best   candidate
 }
 
 func newGrower(b *booster) *grower {
-	n := len(b.data.Y)
-	g := &grower{
-		opts: &b.opts, columns: b.columns, y: b.data.Y, weights: b.data.Weights,
-		score: b.score, grad: b.grad,
+	n := b.binned.Rows()
+	return &grower{
+		opts: &b.opts, binned: b.binned, weights: b.labels.Weights, words: b.words,
 		rows: make([]int32, 0, n), spill: make([]int32, n),
+		lefts: make([]int, b.opts.Threads), workers: make([]worker, b.opts.Threads),
 	}
-	g.ordered[0] = make([]float64, n)
-	if g.weights != nil {
-		g.ordered[1] = make([]float64, n)
-	}
-	if b.opts.Objective == Quantile {
-		g.renewer = newRenewer(g)
-	}
-	return g
 }
 
 // grow fits one tree to the gradients of the rows, splitting the leaf that
 // gains most until there are enough leaves or no gain. rows becomes g.rows.
-func (g *grower) grow(ctx context.Context, rows []int32, features []int) (*grownTree, error) {
+// bound says that monotone bounds are handed down; else only the two sides of
+// a split are held to the sign.
+func (g *grower) grow(ctx context.Context, rows []int32, features []int, bound bool) (*grownTree, error) {
 	g.rows = rows
 	tree := &grownTree{leaves: []grownLeaf{{end: len(rows), parent: -1}}}
 	open := make([]openLeaf, 1, g.opts.Leaves)
 	root := &open[0]
 	root.bounds = unbounded
-	root.hists = g.take()
-	g.gather(0, len(rows))
-	// Summed here and not from one feature's histogram, which would tie the
-	// total to a feature that may not be drawn.
-	for i, r := range rows {
-		root.total.g += g.ordered[0][i]
-		root.total.h += g.weight(r)
-	}
-	root.total.n = int64(len(rows))
-	rootH := root.total.h
-	g.findSplits(features, rows, nil, root, rootH)
+	root.hist = g.take()
+	parts := g.sum(0, len(rows), features, &root.hist)
+	root.total = g.total(features[0], &root.hist, parts)
+	_, tree.rootH = g.fixed.floats(root.total)
+	g.search(features, parts, root, nil, tree.rootH)
 	tree.leaves[0].sums = root.total
-	tree.leaves[0].value = g.leafValue(root)
+	s := newSearch(g.opts, g.fixed, root.total, unbounded, tree.rootH)
+	tree.leaves[0].value = s.value(s.g, s.h)
 	for len(tree.leaves) < g.opts.Leaves {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -80,28 +81,12 @@ func (g *grower) grow(ctx context.Context, rows []int32, features []int) (*grown
 			break
 		}
 		open = append(open, openLeaf{})
-		g.split(tree, open, at, features, rootH)
+		g.split(tree, open, at, features, bound)
 	}
 	for i := range open {
-		g.give(open[i].hists)
-	}
-	if g.renewer != nil && len(tree.splits) > 0 {
-		g.renewer.renew(tree)
+		g.give(&open[i].hist)
 	}
 	return tree, nil
-}
-
-// leafValue is the value of an open leaf.
-func (g *grower) leafValue(l *openLeaf) float64 {
-	s := newSearch(g.opts, l.total, l.bounds, l.total.h)
-	return s.value(&l.total)
-}
-
-func (g *grower) weight(r int32) float64 {
-	if g.weights == nil {
-		return 1
-	}
-	return g.weights[r]
 }
 
 // richest returns the leaf with the largest gain, the first of equals.
@@ -117,67 +102,141 @@ func richest(open []openLeaf) int {
 
 // split turns leaf at into a split whose left child keeps the number and
 // whose right child is the last of open.
-func (g *grower) split(tree *grownTree, open []openLeaf, at int, features []int, rootH float64) {
+func (g *grower) split(tree *grownTree, open []openLeaf, at int, features []int, bound bool) {
 	parent := open[at]
 	best := parent.best
 	leaf := &tree.leaves[at]
 	begin, end := leaf.begin, leaf.end
-	mid := begin + g.partition(begin, end, &best)
+	mid := g.partition(begin, end, &best)
 	tree.split(at, mid, &best)
 
 	left, right := &open[at], &open[len(open)-1]
 	*left = openLeaf{total: best.left, bounds: parent.bounds}
 	*right = openLeaf{total: best.right, bounds: parent.bounds}
-	if g.renewer == nil {
-		sign := g.sign(best.feature)
+	if bound {
+		sign := g.opts.sign(best.feature)
 		left.bounds, right.bounds = parent.bounds.part(sign, best.leftValue/2+best.rightValue/2)
 	}
 	if len(tree.leaves) == g.opts.Leaves {
-		g.give(parent.hists)
+		g.give(&parent.hist)
 		return
 	}
 	// The child with fewer rows is summed, the other is what remains.
 	small, large, from, to := left, right, begin, mid
-	if best.left.n > best.right.n {
+	if mid-begin > end-mid {
 		small, large, from, to = right, left, mid, end
 	}
-	least := int64(2 * g.opts.MinLeafRows)
-	if large.total.n < least {
-		g.give(parent.hists)
+	if max(mid-begin, end-mid) < 2*g.opts.MinLeafRows {
+		g.give(&parent.hist)
 		return
 	}
-	g.gather(from, to)
-	small.hists, large.hists = g.take(), parent.hists
-	g.findSplits(features, g.rows[from:to], large, small, rootH)
-	if small.total.n < least {
-		g.give(small.hists)
-		small.hists = nil
+	small.hist, large.hist = g.take(), parent.hist
+	parts := g.sum(from, to, features, &small.hist)
+	g.search(features, parts, small, large, tree.rootH)
+	if to-from < 2*g.opts.MinLeafRows {
+		g.give(&small.hist)
 	}
 }
 
-// findSplits sums the gathered rows of leaf small into its histograms, takes
-// them from those of its sibling large (nil at the root), and finds the best
-// split of both.
-func (g *grower) findSplits(features []int, rows []int32, large, small *openLeaf, rootH float64) {
+// sum sums the rows of [begin, end) by code of the features: the first part of
+// them into h, the others into as many of the workers' own histograms. It
+// returns how many parts there are.
+func (g *grower) sum(begin, end int, features []int, h *histogram) int {
+	limits := cut(begin, end, g.opts.Threads, sumRows)
+	parts := len(limits) - 1
+	parallel(parts, parts, func(_, i int) {
+		w, to := &g.workers[i], h
+		if i > 0 {
+			if w.part.words == nil {
+				w.part = newHistogram(len(g.binned.codes), g.weights != nil)
+			}
+			to = &w.part
+		}
+		to.clear()
+		g.sumPart(w, to, g.rows[limits[i]:limits[i+1]], features)
+	})
+	return parts
+}
+
+func (g *grower) sumPart(w *worker, h *histogram, rows []int32, features []int) {
+	codes := g.binned.codes
+	for len(rows) > 0 {
+		chunk := rows[:min(len(rows), gatherRows)]
+		rows = rows[len(chunk):]
+		for i, r := range chunk {
+			w.words[i] = g.words[r]
+		}
+		if g.weights != nil {
+			perWeight := 1 / g.fixed.weight
+			for i, r := range chunk {
+				w.weights[i] = uint64(int64(g.weights[r]*perWeight + 0.5))
+			}
+		}
+		// Two groups of features at a time, and of those that are drawn.
+		for at := 0; at < len(features); {
+			group := features[at] / quad
+			for at < len(features) && features[at] < (group+2)*quad {
+				at++
+			}
+			if group+1 < len(codes) {
+				a, b := codes[group], codes[group+1]
+				addQuads((*[2 * quad]bins)(h.words[group*quad:]), a, b, chunk, w.words[:])
+				if g.weights != nil {
+					addQuads((*[2 * quad]bins)(h.weights[group*quad:]), a, b, chunk, w.weights[:])
+				}
+				continue
+			}
+			addQuad((*[quad]bins)(h.words[group*quad:]), codes[group], chunk, w.words[:])
+			if g.weights != nil {
+				addQuad((*[quad]bins)(h.weights[group*quad:]), codes[group], chunk, w.weights[:])
+			}
+		}
+	}
+}
+
+// total is the sum over all codes of one feature.
+func (g *grower) total(f int, h *histogram, parts int) (t sums) {
+	for i := range parts {
+		from := h
+		if i > 0 {
+			from = &g.workers[i].part
+		}
+		for code := range from.words[f] {
+			t.word += from.words[f][code]
+			if g.weights != nil {
+				t.weight += from.weights[f][code]
+			}
+		}
+	}
+	return t
+}
+
+// search adds up the parts of the histogram of leaf small, takes it from that
+// of its sibling large (nil at the root), and finds the best split of both.
+func (g *grower) search(features []int, parts int, small, large *openLeaf, rootH float64) {
 	threads := g.opts.Threads
-	if len(rows)*len(features) < smallWork {
+	if len(features) < searchFeatures {
 		threads = 1
 	}
-	grad, hess := g.ordered[0], g.ordered[1]
-	smallSearch := newSearch(g.opts, small.total, small.bounds, rootH)
+	smallSearch := newSearch(g.opts, g.fixed, small.total, small.bounds, rootH)
 	var largeSearch search
 	if large != nil {
-		largeSearch = newSearch(g.opts, large.total, large.bounds, rootH)
+		largeSearch = newSearch(g.opts, g.fixed, large.total, large.bounds, rootH)
 	}
-	found := make([][2]candidate, len(features))
+	if len(g.found) < len(features) {
+		g.found = make([][2]candidate, len(features))
+	}
+	found := g.found[:len(features)]
 	parallel(threads, len(features), func(_, i int) {
 		f := features[i]
-		c := &g.columns[f]
-		small.hists[f].fill(c, rows, grad, hess)
-		found[i][0] = smallSearch.feature(f, c, &small.hists[f], g.sign(f))
+		c, sign := &g.binned.columns[f], g.opts.sign(f)
+		for part := 1; part < parts; part++ {
+			small.hist.add(&g.workers[part].part, f)
+		}
+		found[i][0] = smallSearch.feature(f, c, &small.hist, sign)
 		if large != nil {
-			large.hists[f].subtract(&small.hists[f], c)
-			found[i][1] = largeSearch.feature(f, c, &large.hists[f], g.sign(f))
+			large.hist.subtract(&small.hist, f)
+			found[i][1] = largeSearch.feature(f, c, &large.hist, sign)
 		}
 	})
 	for _, pair := range found {
@@ -190,65 +249,19 @@ func (g *grower) findSplits(features []int, rows []int32, large, small *openLeaf
 	}
 }
 
-func (g *grower) sign(feature int) int8 {
-	if g.opts.MonotoneSigns == nil {
-		return 0
-	}
-	return g.opts.MonotoneSigns[feature]
-}
-
-// gather copies gradients and weights of rows [begin, end) into their order,
-// once for all features.
-func (g *grower) gather(begin, end int) {
-	for i, r := range g.rows[begin:end] {
-		g.ordered[0][i] = g.grad[r]
-	}
-	if g.weights == nil {
-		return
-	}
-	for i, r := range g.rows[begin:end] {
-		g.ordered[1][i] = g.weights[r]
-	}
-}
-
-// partition puts the rows of [begin, end) that go left first, keeps the order
-// within both sides, and returns how many go left.
-func (g *grower) partition(begin, end int, best *candidate) int {
-	c := &g.columns[best.feature]
-	var goesLeft [256]uint8
-	for code := range int(best.bin) + 1 {
-		goesLeft[code] = 1
-	}
-	if best.missingLeft {
-		goesLeft[c.missing()] = 1
-	} else {
-		goesLeft[c.missing()] = 0
-	}
-	rows, spill, codes := g.rows[begin:end], g.spill, c.codes
-	left, right := 0, 0
-	// Both sides are written every time and one moves on: no branch to guess.
-	// rows[left] was read before, or is r itself.
-	for _, r := range rows {
-		rows[left], spill[right] = r, r
-		step := int(goesLeft[codes[r]])
-		left += step
-		right += 1 - step
-	}
-	copy(rows[left:], g.spill[:right])
-	return left
-}
-
-func (g *grower) take() []histogram {
+func (g *grower) take() histogram {
 	if n := len(g.free); n > 0 {
 		h := g.free[n-1]
-		g.free = slices.Delete(g.free, n-1, n)
+		g.free = g.free[:n-1]
 		return h
 	}
-	return make([]histogram, len(g.columns))
+	return newHistogram(len(g.binned.codes), g.weights != nil)
 }
 
-func (g *grower) give(h []histogram) {
-	if h != nil {
-		g.free = append(g.free, h)
+// give takes a histogram back and leaves an empty one.
+func (g *grower) give(h *histogram) {
+	if h.words != nil {
+		g.free = append(g.free, *h)
 	}
+	*h = histogram{}
 }

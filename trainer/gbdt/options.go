@@ -10,19 +10,6 @@ import (
 	"github.com/spillway-llm/spillway/internal/forest"
 )
 
-// Data is what a forest is fitted to.
-type Data struct {
-	// FeatureNames names the columns; blanks and '=' are not allowed.
-	FeatureNames []string
-	// X holds the rows one after the other, len(FeatureNames) values each.
-	// NaN is unknown; infinities are refused.
-	X []float64
-	// Y is the finite target of each row.
-	Y []float64
-	// Weights is positive and finite for each row; nil weighs all rows 1.
-	Weights []float64
-}
-
 // Objective is the loss that training lowers.
 type Objective int
 
@@ -31,18 +18,32 @@ const (
 	SquaredError Objective = iota
 	// Quantile fits the quantile Options.Alpha by pinball loss.
 	Quantile
+	// AbsoluteError fits the median by absolute deviation.
+	AbsoluteError
 )
+
+// name is LightGBM's.
+func (o Objective) name() string {
+	switch o {
+	case Quantile:
+		return "quantile"
+	case AbsoluteError:
+		return "regression_l1"
+	}
+	return "regression"
+}
 
 // Options says how to train. Start from Defaults: there are no silent
 // defaults, a field out of range is an error.
 type Options struct {
 	Objective Objective
-	// Alpha is the quantile to fit, inside (0, 1); ignored by SquaredError.
+	// Alpha is the quantile that Quantile fits, inside (0, 1); others ignore it.
 	Alpha float64
 
 	Trees        int     // most trees, from 1
 	Leaves       int     // most leaves of a tree, from 2
 	LearningRate float64 // share of each tree that is added, in (0, 1]
+	L1           float64 // taken from the sum of gradients of a leaf, from 0
 	L2           float64 // added to the sum of weights of a leaf, from 0
 	MinLeafRows  int     // fewest rows of a leaf, from 1
 	MinGain      float64 // least loss reduction of a split, from 0
@@ -56,6 +57,11 @@ type Options struct {
 	FeatureFraction float64 // share of the features drawn for each tree, in (0, 1]
 	Seed            uint64  // of all drawing
 	Threads         int     // goroutines that work at once, from 1; does not change the result
+
+	// Start, when set, is a forest to go on from: the result holds its trees and
+	// then up to Trees new ones. It must have been fitted to the same features,
+	// objective and signs.
+	Start *forest.Forest
 
 	// Validation, when set, is judged after every tree: training stops after
 	// EarlyStoppingRounds trees without a better loss and keeps the trees up
@@ -75,12 +81,26 @@ func Defaults() Options {
 	}
 }
 
+// checkBinning judges the options that Bin reads.
+func (o *Options) checkBinning() error {
+	switch {
+	case o.Bins < 2 || o.Bins > maxBins:
+		return fmt.Errorf("option Bins is %d, want 2 to %d", o.Bins, maxBins)
+	case o.Threads < 1:
+		return fmt.Errorf("option Threads is %d, want at least 1", o.Threads)
+	}
+	return nil
+}
+
 // check judges the options for training data of the given columns.
 func (o *Options) check(names []string) error {
+	if err := o.checkBinning(); err != nil {
+		return err
+	}
 	features := len(names)
 	share := func(x float64) bool { return x > 0 && x <= 1 }
 	switch {
-	case o.Objective != SquaredError && o.Objective != Quantile:
+	case o.Objective < SquaredError || o.Objective > AbsoluteError:
 		return fmt.Errorf("unknown objective %d", o.Objective)
 	case o.Objective == Quantile && !(o.Alpha > 0 && o.Alpha < 1):
 		return fmt.Errorf("option Alpha is %v, want a quantile inside (0, 1)", o.Alpha)
@@ -92,20 +112,18 @@ func (o *Options) check(names []string) error {
 		return fmt.Errorf("option Trees x Leaves is %d, want at most %d", o.Trees*o.Leaves, forest.MaxTotalLeaves)
 	case !share(o.LearningRate):
 		return fmt.Errorf("option LearningRate is %v, want it in (0, 1]", o.LearningRate)
+	case !(o.L1 >= 0) || math.IsInf(o.L1, 0):
+		return fmt.Errorf("option L1 is %v, want at least 0", o.L1)
 	case !(o.L2 >= 0) || math.IsInf(o.L2, 0):
 		return fmt.Errorf("option L2 is %v, want at least 0", o.L2)
 	case o.MinLeafRows < 1:
 		return fmt.Errorf("option MinLeafRows is %d, want at least 1", o.MinLeafRows)
 	case !(o.MinGain >= 0):
 		return fmt.Errorf("option MinGain is %v, want at least 0", o.MinGain)
-	case o.Bins < 2 || o.Bins > maxBins:
-		return fmt.Errorf("option Bins is %d, want 2 to %d", o.Bins, maxBins)
 	case !share(o.RowFraction):
 		return fmt.Errorf("option RowFraction is %v, want it in (0, 1]", o.RowFraction)
 	case !share(o.FeatureFraction):
 		return fmt.Errorf("option FeatureFraction is %v, want it in (0, 1]", o.FeatureFraction)
-	case o.Threads < 1:
-		return fmt.Errorf("option Threads is %d, want at least 1", o.Threads)
 	case o.MonotoneSigns != nil && len(o.MonotoneSigns) != features:
 		return fmt.Errorf("option MonotoneSigns: %d signs for %d features", len(o.MonotoneSigns), features)
 	case o.Validation == nil && o.EarlyStoppingRounds != 0:
@@ -118,7 +136,12 @@ func (o *Options) check(names []string) error {
 			return fmt.Errorf("option MonotoneSigns of feature %d is %d, want -1, 0 or 1", i, sign)
 		}
 	}
-	if need := o.Leaves * features * histogramBytes; need > maxHistogramBytes {
+	if o.Start != nil {
+		if err := o.checkStart(names); err != nil {
+			return err
+		}
+	}
+	if need := o.Leaves * (features + quad) * 2 * binsBytes; need > maxHistogramBytes {
 		return fmt.Errorf("option Leaves x features needs %d MiB of histograms, want at most %d: lower Leaves", need>>20, maxHistogramBytes>>20)
 	}
 	if o.Validation == nil {
@@ -133,80 +156,15 @@ func (o *Options) check(names []string) error {
 	return nil
 }
 
-func (d *Data) check() error {
-	features, rows := len(d.FeatureNames), len(d.Y)
-	switch {
-	case features == 0 || features > forest.MaxFeatures:
-		return fmt.Errorf("%d features, want 1 to %d", features, forest.MaxFeatures)
-	case rows == 0 || rows > math.MaxInt32:
-		return fmt.Errorf("%d rows, want 1 to %d", rows, math.MaxInt32)
-	case len(d.X) != rows*features:
-		return fmt.Errorf("%d values for %d rows of %d features", len(d.X), rows, features)
-	case d.Weights != nil && len(d.Weights) != rows:
-		return fmt.Errorf("%d weights for %d rows", len(d.Weights), rows)
+// sign is the monotone sign of a feature.
+func (o *Options) sign(feature int) int8 {
+	if o.MonotoneSigns == nil {
+		return 0
 	}
-	probe := forest.Header{FeatureNames: d.FeatureNames}
-	if _, err := forest.New(probe, []forest.Tree{{Leaves: []forest.Leaf{{}}}}); err != nil {
-		return err // a name that the text can't hold
-	}
-	for i, x := range d.X {
-		if math.IsInf(x, 0) {
-			return fmt.Errorf("row %d: feature %s is infinite", i/features, d.FeatureNames[i%features])
-		}
-	}
-	for i, y := range d.Y {
-		if math.IsNaN(y) || math.IsInf(y, 0) {
-			return fmt.Errorf("row %d: target is %v, want a finite number", i, y)
-		}
-	}
-	for i, w := range d.Weights {
-		if !(w > 0) || math.IsInf(w, 0) {
-			return fmt.Errorf("row %d: weight is %v, want a positive finite number", i, w)
-		}
-	}
-	return nil
+	return o.MonotoneSigns[feature]
 }
 
-// constant is the best prediction that knows no features.
-func (o *Options) constant(y, weights []float64) float64 {
-	if o.Objective == Quantile {
-		y = append([]float64(nil), y...)
-		if weights != nil {
-			weights = append([]float64(nil), weights...)
-		}
-		return weightedQuantile(y, weights, o.Alpha)
-	}
-	// From the first value on, so that a constant target gives it exactly.
-	var sum, total float64
-	for i := range y {
-		w := 1.0
-		if weights != nil {
-			w = weights[i]
-		}
-		sum += w * (y[i] - y[0])
-		total += w
-	}
-	return y[0] + sum/total
-}
-
-// loss is the mean weighted loss of predictions for y.
-func (o *Options) loss(predictions, y, weights []float64) float64 {
-	var sum, total float64
-	for i := range y {
-		w := 1.0
-		if weights != nil {
-			w = weights[i]
-		}
-		d := y[i] - predictions[i]
-		switch {
-		case o.Objective == SquaredError:
-			sum += w * d * d
-		case d >= 0:
-			sum += w * o.Alpha * d
-		default:
-			sum -= w * (1 - o.Alpha) * d
-		}
-		total += w
-	}
-	return sum / total
+// monotone says that some feature is constrained.
+func (o *Options) monotone() bool {
+	return slices.ContainsFunc(o.MonotoneSigns, func(sign int8) bool { return sign != 0 })
 }

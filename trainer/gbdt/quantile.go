@@ -1,103 +1,137 @@
 package gbdt
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// weightedQuantile returns the smallest value such that it and all smaller
-// ones have at least the share alpha of the weight: a minimiser of the pinball
-// loss. It reorders both slices, expects at least one value, and takes time
-// linear in their length: quickselect with three-way partition. nil weighs
-// all values 1.
-func weightedQuantile(values, weights []float64, alpha float64) float64 {
-	if weights == nil {
-		rank := int(math.Ceil(alpha*float64(len(values)))) - 1
-		return selectRank(values, min(max(rank, 0), len(values)-1))
+// sample is values to take a quantile of, each that of a row: the first of
+// every stride.
+type sample struct {
+	values  []uint64 // bits of numbers, in the order of rows
+	rows    []int32
+	weights []float64 // by row; nil where all weigh 1
+	stride  int       // from 1
+}
+
+func (s *sample) weight(i int) float64 {
+	if s.weights == nil {
+		return 1
 	}
-	total := 0.0
-	for _, w := range weights {
-		total += w
+	return s.weights[s.rows[i]]
+}
+
+const (
+	selectBuckets = 1024
+	// selectSorted is how many values are sorted rather than sifted.
+	selectSorted = 512
+)
+
+// selector finds quantiles and keeps the memory that it takes.
+type selector struct {
+	buckets [selectBuckets]float64 // weight
+	few     []weighted
+}
+
+type weighted struct{ value, weight float64 }
+
+// quantile returns the smallest value such that it and all smaller ones have at
+// least the share alpha of the weight: a minimiser of the pinball loss. It
+// expects at least one value and reads the values a few times, sifting them by
+// buckets of equal width and then the values of one bucket, until few are left
+// to sort.
+func (s *selector) quantile(from sample, alpha float64) float64 {
+	low, high := math.Inf(1), math.Inf(-1)
+	total, n := 0.0, 0
+	for i := 0; i < len(from.values); i += from.stride {
+		v := math.Float64frombits(from.values[i])
+		if v < low {
+			low = v
+		}
+		if v > high {
+			high = v
+		}
+		total += from.weight(i)
+		n++
 	}
 	target := alpha * total
-	rng := pivots(len(values))
-	for {
-		pivot := rng.choose(values)
-		low, high := partition3(values, weights, pivot)
-		below, equal := 0.0, 0.0
-		for _, w := range weights[:low] {
-			below += w
+	// What is looked for is in [low, high], and target counts from low on.
+	for low < high {
+		if n <= selectSorted {
+			return s.sorted(from, low, high, target)
 		}
-		for _, w := range weights[low:high] {
-			equal += w
-		}
-		switch {
-		case target <= below && low > 0:
-			values, weights = values[:low], weights[:low]
-		case target <= below+equal || high == len(values):
-			// With nothing above the pivot only rounding can miss the target.
-			return pivot
-		default:
-			target -= below + equal
-			values, weights = values[high:], weights[high:]
-		}
-	}
-}
-
-// selectRank returns the value that would stand at rank after sorting.
-func selectRank(values []float64, rank int) float64 {
-	rng := pivots(len(values))
-	for {
-		pivot := rng.choose(values)
-		low, high := partition3(values, nil, pivot)
-		switch {
-		case rank < low:
-			values = values[:low]
-		case rank < high:
-			return pivot
-		default:
-			values, rank = values[high:], rank-high
-		}
-	}
-}
-
-// partition3 puts the values below the pivot first, those above it last, and
-// returns where those equal to it begin and end.
-func partition3(values, weights []float64, pivot float64) (low, high int) {
-	high = len(values)
-	for i := 0; i < high; {
-		switch v := values[i]; {
-		case v < pivot:
-			values[i], values[low] = values[low], v
-			if weights != nil {
-				weights[i], weights[low] = weights[low], weights[i]
+		clear(s.buckets[:])
+		perWidth := selectBuckets / (high - low)
+		for i := 0; i < len(from.values); i += from.stride {
+			v := math.Float64frombits(from.values[i])
+			if v >= low && v <= high {
+				s.buckets[bucket(v-low, perWidth)] += from.weight(i)
 			}
-			low++
-			i++
-		case v > pivot:
-			high--
-			values[i], values[high] = values[high], v
-			if weights != nil {
-				weights[i], weights[high] = weights[high], weights[i]
+		}
+		at, last := -1, 0
+		for b, w := range s.buckets {
+			if w == 0 {
+				continue
 			}
-		default:
-			i++
+			last = b
+			if w >= target {
+				at = b
+				break
+			}
+			target -= w
+		}
+		if at < 0 { // by rounding alone
+			at = last
+		}
+		// Only what fell into that bucket is left.
+		first, lowest, highest := low, math.Inf(1), math.Inf(-1)
+		n = 0
+		for i := 0; i < len(from.values); i += from.stride {
+			v := math.Float64frombits(from.values[i])
+			if v >= low && v <= high && bucket(v-first, perWidth) == at {
+				lowest, highest = min(lowest, v), max(highest, v)
+				n++
+			}
+		}
+		low, high = lowest, highest
+	}
+	return low
+}
+
+// bucket is the bucket of a value so far above the lowest.
+func bucket(above, perWidth float64) int {
+	x := above * perWidth
+	if x >= selectBuckets-1 {
+		return selectBuckets - 1
+	}
+	if x > 0 { // and not the NaN of 0 times infinity
+		return int(x)
+	}
+	return 0
+}
+
+// sorted is the value among those of [low, high] at which their weight, summed
+// in ascending order, reaches target.
+func (s *selector) sorted(from sample, low, high, target float64) float64 {
+	s.few = s.few[:0]
+	for i := 0; i < len(from.values); i += from.stride {
+		if v := math.Float64frombits(from.values[i]); v >= low && v <= high {
+			s.few = append(s.few, weighted{v, from.weight(i)})
 		}
 	}
-	return low, high
-}
-
-// pivots is an xorshift generator (Marsaglia 2003): pivots must not follow
-// any order of the data, and must be the same on every run.
-type pivots uint64
-
-func (p *pivots) choose(values []float64) float64 {
-	a, b, c := p.pick(values), p.pick(values), p.pick(values)
-	return max(min(a, b), min(max(a, b), c))
-}
-
-func (p *pivots) pick(values []float64) float64 {
-	x := uint64(*p) | 1<<63
-	x ^= x << 13
-	x ^= x >> 7
-	x ^= x << 17
-	*p = pivots(x)
-	return values[x%uint64(len(values))]
+	slices.SortFunc(s.few, func(a, b weighted) int {
+		switch {
+		case a.value < b.value:
+			return -1
+		case a.value > b.value:
+			return 1
+		}
+		return 0
+	})
+	for _, x := range s.few {
+		if target -= x.weight; target <= 0 {
+			return x.value
+		}
+	}
+	return high
 }

@@ -1,73 +1,78 @@
 package gbdt
 
+import "math"
+
+// renewRows is how many rows at least stand for all rows of a split where its
+// quantile is wanted.
+const renewRows = 8192
+
 // renewer replaces the Newton steps of a tree, which say little of a quantile,
 // by the quantiles of the residuals.
 //
 // Quantiles of leaves need not keep a monotone order that the Newton steps
 // kept. Every split in a monotone feature therefore parts the values allowed
-// below it at its own rows' quantile, from the root down, and leaves are
-// clipped to what is allowed to them: all leaves left of such a split stay on
-// one side of all leaves right of it.
+// below it at the quantile of its own rows (of every second or third where they
+// are many: any value would do), from the root down, and leaves are clipped to
+// what is allowed to them: all leaves left of such a split stay on one side of
+// all leaves right of it.
 type renewer struct {
-	g         *grower
-	residuals []float64 // in the order of grower.rows
-	weights   []float64 // likewise; nil where all are 1
-	scratch   [2][]float64
-	monotone  bool
+	b         *booster
+	selectors []selector // by worker
 }
 
-func newRenewer(g *grower) *renewer {
-	n := len(g.y)
-	r := &renewer{g: g, residuals: make([]float64, n)}
-	for _, sign := range g.opts.MonotoneSigns {
-		r.monotone = r.monotone || sign != 0
-	}
-	if g.weights != nil {
-		r.weights = make([]float64, n)
-	}
-	if r.monotone {
-		r.scratch[0] = make([]float64, n)
-		r.scratch[1] = make([]float64, n)
-	}
-	return r
+func newRenewer(b *booster) *renewer {
+	return &renewer{b: b, selectors: make([]selector, b.opts.Threads)}
 }
 
+// renew takes the booster's words for the residuals: the gradients in them have
+// been used.
 func (r *renewer) renew(t *grownTree) {
-	g := r.g
-	parallel(g.opts.Threads, len(t.leaves), func(_, i int) {
-		leaf := &t.leaves[i]
-		for k := leaf.begin; k < leaf.end; k++ {
-			row := g.rows[k]
-			r.residuals[k] = g.y[row] - g.score[row]
-			if r.weights != nil {
-				r.weights[k] = g.weights[row]
-			}
+	b := r.b
+	rows, residuals := b.grower.rows, b.words[:len(b.grower.rows)]
+	parts := cutEvery(len(rows), lossRows)
+	parallel(b.opts.Threads, len(parts)-1, func(_, i int) {
+		for k := parts[i]; k < parts[i+1]; k++ {
+			row := rows[k]
+			residuals[k] = math.Float64bits(b.labels.Y[row] - b.score[row])
 		}
-		var weights []float64
-		if r.weights != nil {
-			weights = r.weights[leaf.begin:leaf.end]
-		}
-		leaf.value = weightedQuantile(r.residuals[leaf.begin:leaf.end], weights, g.opts.Alpha)
 	})
-	if r.monotone {
-		r.clip(t)
+	splits := 0 // whose quantile is wanted
+	if b.opts.monotone() {
+		splits = len(t.splits)
+	}
+	middles := make([]float64, splits)
+	parallel(b.opts.Threads, splits+len(t.leaves), func(worker, i int) {
+		of := sample{weights: b.labels.Weights, stride: 1}
+		if i >= splits {
+			leaf := &t.leaves[i-splits]
+			of.values, of.rows = residuals[leaf.begin:leaf.end], rows[leaf.begin:leaf.end]
+			leaf.value = r.selectors[worker].quantile(of, b.opts.quantile())
+			return
+		}
+		s := &t.splits[i]
+		if b.opts.sign(s.feature) != 0 {
+			of.values, of.rows = residuals[s.begin:s.end], rows[s.begin:s.end]
+			of.stride = max(1, len(of.rows)/renewRows)
+			middles[i] = r.selectors[worker].quantile(of, b.opts.quantile())
+		}
+	})
+	if splits > 0 {
+		r.clip(t, middles)
 	}
 	for i := len(t.splits) - 1; i >= 0; i-- {
-		t.splits[i].value = t.average(i)
+		t.splits[i].value = t.average(i, &b.grower.fixed)
 	}
 }
 
 // clip visits splits in the order they were made, so parents first.
-func (r *renewer) clip(t *grownTree) {
+func (r *renewer) clip(t *grownTree, middles []float64) {
 	allowed := make([]bounds, len(t.splits))
+	allowed[0] = unbounded
 	for i := range t.splits {
 		s := &t.splits[i]
-		if i == 0 {
-			allowed[0] = unbounded
-		}
 		left, right := allowed[i], allowed[i]
-		if sign := r.g.sign(s.feature); sign != 0 {
-			left, right = allowed[i].part(sign, allowed[i].clip(r.quantile(s)))
+		if sign := r.b.opts.sign(s.feature); sign != 0 {
+			left, right = allowed[i].part(sign, allowed[i].clip(middles[i]))
 		}
 		for side, b := range [2]bounds{left, right} {
 			if child := s.child[side]; child >= 0 {
@@ -80,26 +85,17 @@ func (r *renewer) clip(t *grownTree) {
 	}
 }
 
-// quantile is that of the residuals of all rows of a split.
-func (r *renewer) quantile(s *grownSplit) float64 {
-	values := r.scratch[0][:copy(r.scratch[0], r.residuals[s.begin:s.end])]
-	var weights []float64
-	if r.weights != nil {
-		weights = r.scratch[1][:copy(r.scratch[1], r.weights[s.begin:s.end])]
-	}
-	return weightedQuantile(values, weights, r.g.opts.Alpha)
-}
-
 // average is the mean value of the two sides of a split, by weight.
-func (t *grownTree) average(i int) float64 {
+func (t *grownTree) average(i int, x *fixed) float64 {
 	var sum, total float64
 	for _, child := range t.splits[i].child {
-		value, weight := 0.0, 0.0
+		value, of := 0.0, sums{}
 		if child >= 0 {
-			value, weight = t.splits[child].value, t.splits[child].sums.h
+			value, of = t.splits[child].value, t.splits[child].sums
 		} else {
-			value, weight = t.leaves[^child].value, t.leaves[^child].sums.h
+			value, of = t.leaves[^child].value, t.leaves[^child].sums
 		}
+		_, weight := x.floats(of)
 		sum += value * weight
 		total += weight
 	}

@@ -39,81 +39,123 @@ type candidate struct {
 // search looks for the best split of one node.
 type search struct {
 	opts     *Options
+	fixed    fixed
 	total    sums
+	g, h     float64 // of total
+	n        int64
 	bounds   bounds
-	free     bool    // nothing bounds the values
-	leastH   float64 // smallest sum of hessians a side may have
+	leastH   float64 // smallest sum of weights a side may have
 	gainSelf float64 // loss reduction of the node as a leaf
+	// plain says that the gain is g^2/(h+L2): no bounds, no L1.
+	plain bool
 }
 
-func newSearch(opts *Options, total sums, b bounds, rootH float64) search {
-	s := search{opts: opts, total: total, bounds: b, free: b == unbounded, leastH: noise * rootH}
-	s.gainSelf = s.gain(&total)
+func newSearch(opts *Options, x fixed, total sums, b bounds, rootH float64) search {
+	s := search{
+		opts: opts, fixed: x, total: total, n: x.count(total.word), bounds: b,
+		leastH: noise * rootH, plain: b == unbounded && opts.L1 == 0,
+	}
+	s.g, s.h = x.floats(total)
+	s.gainSelf = s.gain(s.g, s.h)
 	return s
 }
 
-// value is the best value of the rows as a leaf: a Newton step within bounds.
-func (s *search) value(x *sums) float64 {
-	return s.bounds.clip(-x.g / (x.h + s.opts.L2))
+// value is the best value of rows as a leaf: a Newton step within bounds.
+func (s *search) value(g, h float64) float64 {
+	return s.bounds.clip(-shrunk(g, s.opts.L1) / (h + s.opts.L2))
 }
 
 // gain is twice the loss that the value takes away.
-func (s *search) gain(x *sums) float64 {
-	if s.free {
-		return x.g * x.g / (x.h + s.opts.L2)
+func (s *search) gain(g, h float64) float64 {
+	if s.plain {
+		return g * g / (h + s.opts.L2)
 	}
-	value := s.value(x)
-	return -value * (2*x.g + (x.h+s.opts.L2)*value)
+	value := s.value(g, h)
+	return -value*(2*g+(h+s.opts.L2)*value) - 2*s.opts.L1*math.Abs(value)
+}
+
+// shrunk is g nearer to 0 by at most by.
+func shrunk(g, by float64) float64 {
+	if by == 0 {
+		return g
+	}
+	return math.Copysign(max(math.Abs(g)-by, 0), g)
 }
 
 // feature returns the best split in one feature.
-func (s *search) feature(f int, c *column, hist *histogram, sign int8) candidate {
+func (s *search) feature(f int, c *column, h *histogram, sign int8) candidate {
 	var best candidate
-	last := int(c.missing()) - 1
-	missing := hist[c.missing()]
-	// Missing values on the right.
-	var left sums
-	for i := 0; i <= last; i++ {
-		if hist[i].n == 0 {
-			continue // parts the rows as the bin before did
-		}
-		left.add(&hist[i])
-		s.consider(&best, f, i, false, left, sign)
+	words := &h.words[f]
+	var weights *bins
+	if h.weights != nil {
+		weights = &h.weights[f]
 	}
-	if missing.n == 0 {
+	code := c.missing()
+	missing := sums{word: words[code]}
+	if weights != nil {
+		missing.weight = weights[code]
+	}
+	// Missing values on the right.
+	s.scan(&best, f, words, weights, int(code), sums{}, sign)
+	if missing.word == 0 {
 		// Nothing tells the side of missing values: they follow the many.
-		best.missingLeft = best.left.n > best.right.n
+		best.missingLeft = s.fixed.count(best.left.word) > s.fixed.count(best.right.word)
 		return best
 	}
-	left = missing
-	for i := 0; i < last; i++ {
-		if hist[i].n == 0 {
-			continue
-		}
-		left.add(&hist[i])
-		s.consider(&best, f, i, true, left, sign)
-	}
+	// And on the left, but for the last bin, which would leave nothing right.
+	gain := best.gain
+	s.scan(&best, f, words, weights, int(code)-1, missing, sign)
+	best.missingLeft = best.gain > gain
 	return best
 }
 
-// consider keeps the split if it is allowed and better than the best.
-func (s *search) consider(best *candidate, f, bin int, missingLeft bool, left sums, sign int8) {
-	least := int64(s.opts.MinLeafRows)
-	right := s.total
-	right.subtract(&left)
-	if left.n < least || right.n < least || left.h <= s.leastH || right.h <= s.leastH {
-		return
-	}
-	sides := s.gain(&left) + s.gain(&right)
-	gain := sides - s.gainSelf
-	if gain > best.gain && gain > s.opts.MinGain && gain > noise*math.Abs(sides) {
-		leftValue, rightValue := s.value(&left), s.value(&right)
+// scan considers a split after each of the first bins bins, with left already
+// on the left side.
+func (s *search) scan(best *candidate, f int, words, weights *bins, count int, left sums, sign int8) {
+	least, l2 := int64(s.opts.MinLeafRows), s.opts.L2
+	x := s.fixed
+	// What a split must exceed, as the sum of the gains of its sides.
+	bar := s.gainSelf + max(best.gain, s.opts.MinGain)
+	for i, word := range words[:count] {
+		if word == 0 {
+			continue // parts the rows as the bin before did
+		}
+		left.word += word
+		if weights != nil {
+			left.weight += weights[i]
+		}
+		n := x.count(left.word)
+		if n < least {
+			continue
+		}
+		if s.n-n < least {
+			break
+		}
+		g, h := x.floats(left)
+		rightG, rightH := s.g-g, s.h-h
+		if s.plain {
+			// g^2/(h+l2) + rightG^2/(rightH+l2) > bar, without dividing.
+			a, b := h+l2, rightH+l2
+			if !(g*g*b+rightG*rightG*a > bar*a*b) {
+				continue
+			}
+		}
+		if h <= s.leastH || rightH <= s.leastH {
+			continue
+		}
+		sides := s.gain(g, h) + s.gain(rightG, rightH)
+		gain := sides - s.gainSelf
+		if !(gain > best.gain && gain > s.opts.MinGain && gain > noise*math.Abs(sides)) {
+			continue
+		}
+		leftValue, rightValue := s.value(g, h), s.value(rightG, rightH)
 		if sign > 0 && leftValue > rightValue || sign < 0 && leftValue < rightValue {
-			return
+			continue
 		}
 		*best = candidate{
-			gain: gain, feature: f, bin: uint8(bin), missingLeft: missingLeft,
-			left: left, right: right, leftValue: leftValue, rightValue: rightValue,
+			gain: gain, feature: f, bin: uint8(i), left: left, right: s.total.minus(left),
+			leftValue: leftValue, rightValue: rightValue,
 		}
+		bar = s.gainSelf + max(gain, s.opts.MinGain)
 	}
 }

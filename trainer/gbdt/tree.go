@@ -6,6 +6,7 @@ import "github.com/spillway-llm/spillway/internal/forest"
 type grownTree struct {
 	splits []grownSplit
 	leaves []grownLeaf
+	rootH  float64 // weight of all rows
 }
 
 type grownSplit struct {
@@ -39,17 +40,16 @@ func (t *grownTree) split(at, mid int, best *candidate) {
 	t.leaves = append(t.leaves, grownLeaf{begin: mid, end: old.end, parent: self, side: 1, sums: best.right, value: best.rightValue})
 }
 
-// walk returns the leaf of row r of columns.
-func (t *grownTree) walk(columns []column, r int) int {
+// walk returns the leaf of row r of binned.
+func (t *grownTree) walk(binned *Binned, r int) int {
 	at := int32(0)
 	if len(t.splits) == 0 {
 		return 0
 	}
 	for at >= 0 {
 		s := &t.splits[at]
-		c := &columns[s.feature]
-		code := c.codes[r]
-		if code <= s.bin || code == c.missing() && s.missingLeft {
+		code := binned.codeOf(s.feature, r)
+		if code <= s.bin || s.missingLeft && code == binned.columns[s.feature].missing() {
 			at = s.child[0]
 		} else {
 			at = s.child[1]
@@ -59,7 +59,7 @@ func (t *grownTree) walk(columns []column, r int) int {
 }
 
 // publish returns the tree over feature values, shrunk.
-func (t *grownTree) publish(columns []column, rate float64) forest.Tree {
+func (t *grownTree) publish(columns []column, x *fixed, rate float64) forest.Tree {
 	out := forest.Tree{
 		Splits:    make([]forest.Split, len(t.splits)),
 		Leaves:    make([]forest.Leaf, len(t.leaves)),
@@ -67,16 +67,18 @@ func (t *grownTree) publish(columns []column, rate float64) forest.Tree {
 	}
 	for i := range t.splits {
 		s := &t.splits[i]
+		_, weight := x.floats(s.sums)
 		out.Splits[i] = forest.Split{
 			Threshold: columns[s.feature].threshold(s.bin), Feature: int32(s.feature),
 			Left: s.child[0], Right: s.child[1],
 			Missing: forest.MissingNaN, DefaultLeft: s.missingLeft,
-			Gain: s.gain, Value: rate * s.value, Weight: s.sums.h, Count: s.sums.n,
+			Gain: s.gain, Value: rate * s.value, Weight: weight, Count: int64(s.end - s.begin),
 		}
 	}
 	for i := range t.leaves {
 		l := &t.leaves[i]
-		out.Leaves[i] = forest.Leaf{Value: rate * l.value, Weight: l.sums.h, Count: l.sums.n}
+		_, weight := x.floats(l.sums)
+		out.Leaves[i] = forest.Leaf{Value: rate * l.value, Weight: weight, Count: int64(l.end - l.begin)}
 	}
 	return out
 }
