@@ -3,6 +3,7 @@ package predictor
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 
@@ -10,17 +11,17 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/forest"
 )
 
 // leavesForest is a forest as the leaves library reads it.
 type leavesForest struct{ ensemble *leaves.Ensemble }
 
-// leavesEvaluator evaluates b with the leaves library. The forests of b must
-// have parsed before: leaves bounds nothing.
+// leavesEvaluator evaluates b with the leaves library alone.
 func leavesEvaluator(b *bundle.Bundle) (*bundle.Evaluator, error) {
 	var forests [bundle.Targets]bundle.Forest
 	for t, head := range b.Heads {
-		f, err := readLeaves(head.Forest)
+		f, err := ReadLeaves(head.Forest)
 		if err != nil {
 			return nil, fmt.Errorf("head %s: %w", bundle.Target(t), err)
 		}
@@ -29,16 +30,26 @@ func leavesEvaluator(b *bundle.Bundle) (*bundle.Evaluator, error) {
 	return b.EvaluatorOf(forests)
 }
 
-func readLeaves(text []byte) (f leavesForest, err error) {
+// ReadLeaves reads LightGBM text with the leaves library, as a bundle.Reader
+// of what package forest does not evaluate. Only text that package forest
+// finds sound comes before it: leaves bounds nothing, and other formats or
+// kinds of trees it gets wrong or dies of.
+func ReadLeaves(text []byte) (read bundle.Forest, err error) {
+	if _, err := forest.Parse(text); err != nil && !errors.Is(err, forest.ErrUnsupported) {
+		return nil, err
+	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("reading a forest panicked: %v", p)
+			read, err = nil, fmt.Errorf("leaves panicked reading a forest: %v", p)
 		}
 	}()
 	// leaves refuses version=v4, which it reads exactly under the name of v3.
 	text = bytes.Replace(text, []byte("version=v4"), []byte("version=v3"), 1)
-	f.ensemble, err = leaves.LGEnsembleFromReader(bufio.NewReader(bytes.NewReader(text)), false)
-	return f, err
+	ensemble, err := leaves.LGEnsembleFromReader(bufio.NewReader(bytes.NewReader(text)), false)
+	if err != nil {
+		return nil, fmt.Errorf("leaves: %w", err)
+	}
+	return leavesForest{ensemble}, nil
 }
 
 // PredictBatch implements bundle.Forest. It gives NaN, which is no forecast,

@@ -91,13 +91,13 @@ func (s *Server) load(ctx context.Context, p Published) (*bundle.Evaluator, *loa
 	if b.LLM != p.LLM {
 		return nil, &loadError{badCheck, fmt.Errorf("it was fitted for %q, published for %q", b.LLM, p.LLM)}
 	}
-	flat, err := b.Evaluator()
+	flat, err := b.EvaluatorWith(ReadLeaves)
 	if err != nil {
 		return nil, &loadError{badCheck, err}
 	}
 	reference, err := leavesEvaluator(b)
 	if err != nil {
-		return nil, &loadError{disagree, fmt.Errorf("leaves: %w", err)}
+		return nil, &loadError{disagree, err}
 	}
 	if s.config.Evaluator == Flat {
 		return flat, nil

@@ -103,7 +103,11 @@ var ErrSchema = errors.New("bundle has another schema")
 // this build, Known to the answers on up to KnownAnswers of the examples,
 // evenly spread over those that have a usable prior. The result has passed
 // Check.
-func New(b Bundle, examples []feature.Vector) (*Bundle, error) {
+func New(b Bundle, examples []feature.Vector) (*Bundle, error) { return NewWith(b, examples, nil) }
+
+// NewWith is New, with others for the forests that package forest does not
+// evaluate. nil refuses them.
+func NewWith(b Bundle, examples []feature.Vector, others Reader) (*Bundle, error) {
 	b.Schema = feature.Schema
 	b.CreatedAt = b.CreatedAt.UTC()
 	b.Window.From, b.Window.To = b.Window.From.UTC(), b.Window.To.UTC()
@@ -111,7 +115,7 @@ func New(b Bundle, examples []feature.Vector) (*Bundle, error) {
 	if err := b.checkFields(); err != nil {
 		return nil, err
 	}
-	forests, err := b.parse()
+	forests, err := b.parse(others)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +123,7 @@ func New(b Bundle, examples []feature.Vector) (*Bundle, error) {
 	if b.Known = e.answers(spread(examples, KnownAnswers)); len(b.Known) == 0 {
 		return nil, fmt.Errorf("bundle for %s: none of %d examples has a usable prior, so it would have no known answers", b.LLM, len(examples))
 	}
-	if err := b.Check(); err != nil {
+	if _, err := b.EvaluatorWith(others); err != nil {
 		return nil, err
 	}
 	return &b, nil

@@ -1,13 +1,10 @@
 package bundle
 
 import (
-	"fmt"
 	"math"
-	"slices"
 	"sync"
 
 	"github.com/spillway-llm/spillway/internal/feature"
-	"github.com/spillway-llm/spillway/internal/forest"
 )
 
 // Forest is one evaluated tree ensemble. rows holds n rows of feature.Width
@@ -48,11 +45,15 @@ type scratch struct {
 
 // Evaluator checks b and returns what evaluates it with the forests of
 // package forest.
-func (b *Bundle) Evaluator() (*Evaluator, error) {
+func (b *Bundle) Evaluator() (*Evaluator, error) { return b.EvaluatorWith(nil) }
+
+// EvaluatorWith is Evaluator, with others for the forests that package forest
+// does not evaluate. nil refuses them.
+func (b *Bundle) EvaluatorWith(others Reader) (*Evaluator, error) {
 	if err := b.checkFields(); err != nil {
 		return nil, err
 	}
-	forests, err := b.parse()
+	forests, err := b.parse(others)
 	if err != nil {
 		return nil, err
 	}
@@ -71,23 +72,6 @@ func (b *Bundle) EvaluatorOf(forests [Targets]Forest) (*Evaluator, error) {
 		return nil, err
 	}
 	return e, nil
-}
-
-// parse reads the forests and checks that their columns are those of a
-// vector.
-func (b *Bundle) parse() ([Targets]Forest, error) {
-	var forests [Targets]Forest
-	for t := range Targets {
-		f, err := forest.Parse(b.Heads[t].Forest)
-		if err != nil {
-			return forests, fmt.Errorf("bundle for %s: head %s: %w", b.LLM, t, err)
-		}
-		if names := f.Header().FeatureNames; !slices.Equal(names, feature.Names()) {
-			return forests, fmt.Errorf("bundle for %s: head %s: the %d columns of its forest are not the %d of the vector, in order", b.LLM, t, len(names), feature.Width)
-		}
-		forests[t] = f
-	}
-	return forests, nil
 }
 
 func newEvaluator(b *Bundle, forests [Targets]Forest) *Evaluator {
