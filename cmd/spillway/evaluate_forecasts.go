@@ -15,10 +15,12 @@ import (
 
 // judging is what "spillway evaluate forecasts" was asked for.
 type judging struct {
-	rows   loggedRows
-	load   string
-	column int // of load
-	seed   uint64
+	rows    loggedRows
+	load    string
+	column  int // of load
+	seed    uint64
+	refit   bool
+	profile string // of the prior of measurements
 }
 
 func evaluateForecastsCommand() *cobra.Command {
@@ -32,16 +34,26 @@ func evaluateForecastsCommand() *cobra.Command {
 error, honesty of the p90, bias, and whether they put endpoints in the right order,
 for the analytic prior, the bundle, and the forecast as it was used. By decile of
 load before the decision, by endpoint and by length of the prompt; requests that
-were chosen for their cost and explored ones apart.`,
+were chosen for their cost and explored ones apart.
+
+With --refit the logged forecasts are left aside: a bundle is fitted to the first
+80 % of the rows, as the trainer would, and judged on the others, as it was fitted
+and corrected online; then the same with 80 % drawn at random, which flatters every
+model. So it can also judge measurements of others, in the format of measured-h200.`,
 		Example: `  DATABASE_URL=postgres://... spillway evaluate forecasts --window 24h --llm qwen3-32b
   spillway evaluate forecasts --rows rows.parquet --report out.html
-  spillway evaluate forecasts --rows rows.csv --load kv_used --json`,
+  spillway evaluate forecasts --rows rows.csv --load kv_used --json
+  spillway evaluate forecasts --rows sharegpt-h200.jsonl --refit`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := j.check(); err != nil {
 				return err
 			}
-			reports, err := j.run(cmd)
+			judge := j.logged
+			if j.refit {
+				judge = j.refitted
+			}
+			reports, err := judge(cmd)
 			if err != nil {
 				return err
 			}
@@ -64,7 +76,9 @@ were chosen for their cost and explored ones apart.`,
 	j.rows.register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&j.load, "load", "inflight_requests", "number of the endpoint's load that the deciles are of: "+strings.Join(loadColumns(), ", "))
-	f.Uint64Var(&j.seed, "seed", 1, "seed of the bootstrap")
+	f.Uint64Var(&j.seed, "seed", 1, "seed of the bootstrap, and of the random split")
+	f.BoolVar(&j.refit, "refit", false, "judge a bundle that is fitted to the first 80 % of the rows, and one fitted to a random 80 %")
+	f.StringVar(&j.profile, "profile", defaultProfile, "engine profile of the prior, for measurements that come without one")
 	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
 	f.StringVar(&page, "report", "", "write a page with plots to this file")
 	return cmd
@@ -95,8 +109,8 @@ func (j *judging) check() error {
 	return j.rows.check()
 }
 
-// run judges the forecasts as they were logged.
-func (j *judging) run(cmd *cobra.Command) ([]evaluate.Report, error) {
+// logged judges the forecasts as they were logged.
+func (j *judging) logged(cmd *cobra.Command) ([]evaluate.Report, error) {
 	f := evaluate.NewForecasts(evaluate.Options{Series: evaluate.Logged(), Split: evaluate.AsLogged, Load: j.load})
 	err := j.rows.each(cmd, func(row *feature.Row) error {
 		c, why := evaluate.CaseOf(row, j.column)
@@ -130,7 +144,7 @@ func unjudged(r *evaluate.Report) error {
 		}
 	}
 	if most.Why == evaluate.NoForecast {
-		return fmt.Errorf("%d of %d rows have no forecast: no bundle was served then", most.Rows, r.Rows)
+		return fmt.Errorf("%d of %d rows have no forecast: no bundle was served then; --refit fits one and judges it", most.Rows, r.Rows)
 	}
 	return fmt.Errorf("none of the %d rows can be judged; %d of them: %s", r.Rows, most.Rows, most.Why)
 }

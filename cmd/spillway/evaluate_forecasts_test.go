@@ -187,6 +187,71 @@ func TestEvaluateForecasts(t *testing.T) {
 	}
 }
 
+// A bundle that is fitted to the earlier rows is judged on the later ones, also
+// where none was served, and beside it one that is fitted to random ones.
+func TestEvaluateForecastsRefit(t *testing.T) {
+	t.Parallel()
+	cold := forecastRows("qwen", 2000, time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC))
+	for i := range cold {
+		cold[i].Forecast, cold[i].Corrected = feature.NoForecast, feature.NoForecast
+	}
+	file := writeExport(t, "cold.parquet", cold)
+	page := filepath.Join(t.TempDir(), "out.html")
+	out, said, code := run(t, "", "evaluate", "forecasts", "--rows", file, "--refit", "--json", "--report", page)
+	var got struct {
+		Reports []struct {
+			LLM, Split string
+			Judged     int
+			Series     []struct {
+				Name string
+				TTFT struct{ All struct{ MAPE float64 } }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+		t.Fatalf("%v, exit code %d: %s", err, code, said)
+	}
+	if !strings.Contains(said, "40 rows left out: ended before the first token") {
+		t.Errorf("said %q of the aborted ones", said)
+	}
+	for i, r := range got.Reports {
+		if want := []string{evaluate.ByTime, evaluate.AtRandom}[i]; r.Split != want || r.LLM != "qwen" || r.Judged != 392 {
+			t.Errorf("report %d: %+v", i, r)
+		}
+		if prior, frozen := r.Series[0].TTFT.All.MAPE, r.Series[1].TTFT.All.MAPE; frozen > 0.3 || prior < 0.35 {
+			t.Errorf("%s: MAPE %v, of the prior %v", r.Split, frozen, prior)
+		}
+	}
+	if html, err := os.ReadFile(page); err != nil || strings.Count(string(html), "<svg") != 16 {
+		t.Errorf("%v: %d charts", err, strings.Count(string(html), "<svg"))
+	}
+
+	for _, m := range []mistake{
+		{name: "few", args: []string{"--rows", writeExport(t, "few.csv", cold[1:49])}, says: []string{"--refit", "want at least 200"}},
+		{name: "no profile", args: []string{"--rows", write(t, "x.jsonl", "{}"), "--profile", "none"}, says: []string{"--profile", "none"}},
+		{name: "broken lines", args: []string{"--rows", write(t, "x.jsonl", "{}\n{}\n")}, says: []string{"--rows", "no usable row: line 1"}},
+		{name: "both kinds", args: []string{"--rows", write(t, "x.jsonl", "{}"), "--rows", file}, says: []string{"x.jsonl", "give them alone"}},
+	} {
+		m.args = append([]string{"evaluate", "forecasts", "--refit"}, m.args...)
+		t.Run(m.name, m.check)
+	}
+}
+
+// The measurements of others can be judged by as well.
+func TestEvaluateMeasuredRows(t *testing.T) {
+	t.Parallel()
+	data := os.Getenv("SPILLWAY_DATA")
+	if data == "" {
+		t.Skip("SPILLWAY_DATA is not set: the measurements stand there")
+	}
+	out := must(t, "", "evaluate", "forecasts", "--refit", "--profile", "qwen3-32b-h200-tp1-vllm", "--rows", filepath.Join(data, "measured-h200", "sharegpt-h200.jsonl"))
+	for _, want := range []string{"sharegpt-h200.jsonl: 680 of 680 rows judged, fitted to the earlier rows", "drawn at random", "prequential"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("want %q in:\n%s", want, out)
+		}
+	}
+}
+
 func storeExported(t *testing.T, database string, rows []export.Row) {
 	t.Helper()
 	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"iter"
@@ -26,7 +25,7 @@ type loggedRows struct {
 func (l *loggedRows) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&l.own.window, "window", 0, "judge the rows of the last so long from the store at DATABASE_URL, such as 24h")
-	f.StringArrayVar(&l.files, "rows", nil, "judge the rows of this file instead: an export (Parquet or CSV, also gzipped); may be given again, in order of time")
+	f.StringArrayVar(&l.files, "rows", nil, "judge the rows of this file instead: an export (Parquet, CSV, CSV.gz), or with --refit JSON lines of measured-h200; may be given again, in order of time")
 	f.StringVar(&l.own.llm, "llm", "", "LLM whose rows to judge (default: the only one)")
 }
 
@@ -129,6 +128,9 @@ func (l *loggedRows) none() error {
 // openExport reads a file that "store export" wrote; which format it has, its
 // first bytes tell.
 func openExport(name string) (rows iter.Seq2[export.Row, error], done func() error, err error) {
+	if isMeasured(name) {
+		return nil, nil, errMeasured
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
@@ -146,12 +148,8 @@ func openExport(name string) (rows iter.Seq2[export.Row, error], done func() err
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	text := bufio.NewReader(r)
-	if first, _ := text.Peek(1); len(first) == 1 && first[0] == '{' {
-		return nil, nil, errors.Join(errMeasured, f.Close())
-	}
-	return export.ReadCSV(text), f.Close, nil
+	return export.ReadCSV(r), f.Close, nil
 }
 
 // errMeasured is what rows of others' measurements cannot be used for.
-var errMeasured = errors.New("measurements of others stand there as JSON lines, with no forecast beside them: --refit fits some and judges those")
+var errMeasured = errors.New("measurements of others stand there as JSON lines, with no forecast beside them: give them alone and with --refit")

@@ -29,11 +29,12 @@ const (
 	Failed     LeftOut = "not served, or not yet, and not known how long it would have taken"
 	Retried    LeftOut = "served by another endpoint than the one decided on"
 	Unmeasured LeftOut = "served without a usable TTFT or TPOT"
+	Aborted    LeftOut = "ended before the first token, so that there is nothing to learn" // of refits alone
 	NoForecast LeftOut = "no forecast stood beside the decision"
 )
 
-// leftOuts is the order in which they are listed.
-var leftOuts = []LeftOut{Failed, Retried, Unmeasured, NoForecast}
+// LeftOuts lists the reasons in the order in which they are told.
+func LeftOuts() []LeftOut { return []LeftOut{Failed, Retried, Unmeasured, Aborted, NoForecast} }
 
 // The series of logged rows, in the order of CaseOf's forecasts.
 const (
@@ -54,11 +55,34 @@ func Logged() []string { return []string{Prior, Raw, Corrected} }
 // longest is the longest latency that is believed, in seconds.
 const longest = 3600
 
-// CaseOf is the case of a logged row, with column loadColumn of its vector as
-// the load. Only what was observed of the endpoint that was decided on is one:
-// no errors and no retries. A request that gave up before its first token is
-// one too; its TTFT is censored.
+// PriorForecast is what the prior in a vector says. It knows no p90.
+func PriorForecast(v *feature.Vector) feature.Forecast {
+	prior, f := v.Prior(), feature.NoForecast
+	f.TTFT.P50, f.TPOT.P50 = prior.TTFT, prior.TPOT
+	return f
+}
+
+// CaseOf is Observed with the forecasts that stood beside the decision: those
+// of the series that Logged lists.
 func CaseOf(row *feature.Row, loadColumn int) (Case, LeftOut) {
+	c, why := Observed(row, loadColumn)
+	if why != "" {
+		return c, why
+	}
+	c.Forecasts = []feature.Forecast{PriorForecast(&row.Vector), row.Forecast, row.Corrected}
+	for i := range c.Forecasts {
+		if f := &c.Forecasts[i]; !(f.TTFT.P50 > 0) && !(f.TPOT.P50 > 0) {
+			return c, NoForecast
+		}
+	}
+	return c, ""
+}
+
+// Observed is the case of a row, without forecasts, with column loadColumn of
+// its vector as the load. Only what was observed of the endpoint that was
+// decided on is one: no errors and no retries. A request that gave up before
+// its first token is one too; its TTFT is censored.
+func Observed(row *feature.Row, loadColumn int) (Case, LeftOut) {
 	o := &row.Outcome
 	if o.Attempt == 0 || row.Endpoint == "" { // still under way, or shed
 		return Case{}, Failed
@@ -66,29 +90,21 @@ func CaseOf(row *feature.Row, loadColumn int) (Case, LeftOut) {
 	if o.Attempt != 1 || o.Endpoint != "" && o.Endpoint != row.Endpoint {
 		return Case{}, Retried
 	}
-	prior := row.Vector.Prior()
 	unknown := feature.Seconds(feature.Unknown)
 	c := Case{
 		At: row.DecidedAt, LLM: row.LLM, Endpoint: row.Endpoint, Explored: row.Explored,
 		PromptTokens: float64(row.Vector[feature.ColumnPromptTokens]), Load: float64(row.Vector[loadColumn]),
 		TTFT: unknown, TPOT: unknown, CensoredAt: unknown,
-		Forecasts: []feature.Forecast{
-			{TTFT: feature.Quantiles{P50: prior.TTFT, P90: unknown}, TPOT: feature.Quantiles{P50: prior.TPOT, P90: unknown}},
-			row.Forecast, row.Corrected,
-		},
 	}
-	if o.Status == feature.OK {
-		c.TTFT, c.TPOT = believed(o.TTFT), believed(o.TPOT)
-		if feature.IsUnknown(c.TTFT) && feature.IsUnknown(c.TPOT) {
-			return c, Unmeasured
+	if o.Status != feature.OK {
+		if c.CensoredAt = believed(o.CensoredAt); feature.IsUnknown(c.CensoredAt) {
+			return c, Failed
 		}
-	} else if c.CensoredAt = believed(o.CensoredAt); feature.IsUnknown(c.CensoredAt) {
-		return c, Failed
+		return c, ""
 	}
-	for _, f := range c.Forecasts {
-		if !(f.TTFT.P50 > 0) && !(f.TPOT.P50 > 0) {
-			return c, NoForecast
-		}
+	c.TTFT, c.TPOT = believed(o.TTFT), believed(o.TPOT)
+	if feature.IsUnknown(c.TTFT) && feature.IsUnknown(c.TPOT) {
+		return c, Unmeasured
 	}
 	return c, ""
 }

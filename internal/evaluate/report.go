@@ -79,7 +79,7 @@ type Reliability struct {
 // give the same report for the same seed, which the bootstrap draws from.
 func (f *Forecasts) Report(seed uint64) Report {
 	r := Report{LLM: f.llm, Split: f.options.Split, Load: f.options.Load, From: f.from.UTC(), To: f.to.UTC(), Rows: f.rows, Judged: f.rows, LeftOut: []Left{}}
-	for _, why := range leftOuts {
+	for _, why := range LeftOuts() {
 		if n := f.leftOut[why]; n > 0 {
 			r.LeftOut = append(r.LeftOut, Left{why, n})
 			r.Judged -= n

@@ -96,10 +96,13 @@ var Table = []Layer{
 	{Package: "internal/export", Pure: true, May: []string{"internal/feature"}, Modules: []string{parquet},
 		Why: "the format of a file does not depend on where its rows come from or go to"},
 	{Package: "internal/evaluate", Pure: true,
-		May:     []string{"internal/feature", "internal/physics", "internal/forest", "internal/bundle", "router/policy", "internal/fleet", "internal/trace"},
+		May:     []string{"internal/feature", "internal/physics", "internal/forest", "internal/bundle", "router/policy", "router/correction", "internal/fleet", "internal/trace"},
 		Modules: []string{gonum},
 		Why:     "an estimate depends on rows and a seed alone, so that it can be repeated"},
 
+	{Package: "internal/evaluate/refit", Pure: true,
+		May: []string{"internal/feature", "internal/physics", "internal/measured", "internal/bundle", "internal/evaluate", "trainer/learn"},
+		Why: "what it judges is made by the trainer's own code; what the judgement is made of, it takes from evaluate"},
 	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/plot"},
 		Why: "shows what an evaluation came to and estimates nothing itself"},
 
