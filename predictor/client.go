@@ -3,7 +3,6 @@ package predictor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +23,7 @@ import (
 type Client struct {
 	conn     *grpc.ClientConn
 	stub     latencyv1.PredictorClient
-	requests sync.Pool // of *latencyv1.ForecastRequest
+	messages sync.Pool // of *messages
 }
 
 // How a client comes back to a predictor that was gone: within 0.6 s of it.
@@ -60,7 +59,7 @@ func Dial(addr string) (*Client, error) {
 	}
 	conn.Connect()
 	c := &Client{conn: conn, stub: latencyv1.NewPredictorClient(conn)}
-	c.requests.New = func() any { return &latencyv1.ForecastRequest{Schema: wireSchema(feature.Schema)} }
+	c.messages.New = func() any { return new(messages) }
 	return c, nil
 }
 
@@ -120,53 +119,22 @@ func (c *Client) Forecast(ctx context.Context, llm string, vectors []feature.Vec
 
 // call is Forecast for one message.
 func (c *Client) call(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
-	request := c.requests.Get().(*latencyv1.ForecastRequest)
-	defer c.requests.Put(request) // Invoke has encoded it before it returns
-	request.Llm, request.Rows = llm, uint32(len(vectors))
-	request.Vectors = slices.Grow(request.Vectors[:0], len(vectors)*feature.Width)
-	for i := range vectors {
-		request.Vectors = append(request.Vectors, vectors[i][:]...)
-	}
-	response, err := c.stub.Forecast(ctx, request)
+	m := c.messages.Get().(*messages)
+	defer c.messages.Put(m) // Invoke has written and read them before it returns
+	m.question = question{llm: llm, vectors: vectors}
+	m.reply.out = out
+	err := c.conn.Invoke(ctx, latencyv1.Predictor_Forecast_FullMethodName, &m.question, &m.reply, grpc.StaticMethod(), grpc.ForceCodecV2(wire))
+	m.question.vectors, m.reply.out = nil, nil
 	if err != nil {
 		return Info{}, callError(err)
 	}
-	if err := read(response, out); err != nil {
-		return Info{}, err
-	}
-	return infoOf(response.Bundle, response.ValidatedAtUnixNanos, response.MaxAgeSeconds), nil
+	return infoOf(m.reply.bundle, m.reply.validatedAtUnixNano, m.reply.maxAgeSeconds), nil
 }
 
-// read writes the columns of the response to out.
-func read(response *latencyv1.ForecastResponse, out []feature.Forecast) error {
-	for _, column := range [][]float64{
-		response.TtftP50, response.TtftP90, response.TpotP50, response.TpotP90,
-		response.ResidualTtftP50, response.ResidualTtftP90, response.ResidualTpotP50, response.ResidualTpotP90,
-		response.Support,
-	} {
-		if len(column) != len(out) {
-			return fmt.Errorf("predictor answered %d rows for %d", len(column), len(out))
-		}
-	}
-	if len(response.Status) != len(out) {
-		return fmt.Errorf("predictor answered %d row statuses for %d rows", len(response.Status), len(out))
-	}
-	for i := range out {
-		if s := response.Status[i]; s != latencyv1.RowStatus_ROW_STATUS_OK && s != latencyv1.RowStatus_ROW_STATUS_UNSUPPORTED {
-			out[i] = feature.NoForecast
-			continue
-		}
-		out[i] = feature.Forecast{
-			TTFT: feature.Quantiles{P50: feature.Seconds(response.TtftP50[i]), P90: feature.Seconds(response.TtftP90[i])},
-			TPOT: feature.Quantiles{P50: feature.Seconds(response.TpotP50[i]), P90: feature.Seconds(response.TpotP90[i])},
-			Residual: feature.Residual{
-				TTFT: feature.LogQuantiles{P50: response.ResidualTtftP50[i], P90: response.ResidualTtftP90[i]},
-				TPOT: feature.LogQuantiles{P50: response.ResidualTpotP50[i], P90: response.ResidualTpotP90[i]},
-			},
-			Support: response.Support[i],
-		}
-	}
-	return nil
+// messages are those of one call.
+type messages struct {
+	question question
+	reply    reply
 }
 
 // Status asks what the predictor serves.

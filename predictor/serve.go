@@ -43,10 +43,11 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
+		grpc.ForceServerCodecV2(wire),
 		grpc.NumStreamWorkers(uint32(s.config.Concurrency)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
 	)
-	s.Register(server)
+	s.register(server)
 
 	drained := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

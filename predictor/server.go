@@ -60,7 +60,7 @@ type Server struct {
 	threads     atomic.Pointer[threads] // of the process; nil while it is left alone
 	llms        atomic.Pointer[table]   // immutable snapshots
 	sourceError atomic.Pointer[string]  // why the source could not be asked; nil when it could
-	scratch     sync.Pool               // of *scratch, for calls over the wire
+	exchanges   sync.Pool               // of *exchange, for calls over the wire
 }
 
 // table is what is served, by LLM. It is never changed, only replaced.
@@ -100,7 +100,6 @@ func New(config Config, source Source) *Server {
 	}
 	s := &Server{config: config, source: source, log: config.Logger, health: health.NewServer(), queue: newQueue(config.Concurrency, config.MaxWaiting)}
 	s.llms.Store(&table{})
-	s.scratch.New = func() any { return new(scratch) }
 	s.metrics = newMetrics(config.Registerer, s)
 	s.updateHealth()
 	return s
