@@ -21,6 +21,16 @@ type Case struct {
 	Forecasts    []feature.Forecast
 }
 
+// countedEvery is how far apart rows stand that tell no time.
+const countedEvery = 100 * time.Millisecond
+
+// Counted is the time that is given to row i of those that tell none: from the
+// Unix epoch on, a tenth of a second apart.
+func Counted(i int) time.Time { return time.Unix(0, 0).UTC().Add(time.Duration(i) * countedEvery) }
+
+// IsCounted reports whether at is a time that Counted gave.
+func IsCounted(at time.Time) bool { return at.Year() == 1970 }
+
 // A LeftOut is why a row is not judged. The empty one is of rows that are.
 type LeftOut string
 

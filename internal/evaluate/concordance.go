@@ -30,7 +30,9 @@ type Dispatched struct {
 // which they turned out, with its block-bootstrap interval: 1 is perfect, 0.5
 // is what a coin reaches. Equal forecasts count half, pairs that turned out
 // equal do not count, and rows without a forecast or an actual are left out.
-// Rows stand in order of time. Without any pair all numbers are unknown.
+// Rows stand in order of time; one that lies before the last begins another run,
+// whose rows are not paired with those of the first. Without any pair all
+// numbers are unknown.
 func Concordance(rows []Dispatched, seed uint64) Interval {
 	p := pairing{}
 	score := make([]share, len(rows))
@@ -50,6 +52,9 @@ func (p pairing) add(d *Dispatched) share {
 		return share{}
 	}
 	recent := p[d.LLM]
+	if n := len(recent); n > 0 && d.At.Before(recent[n-1].At) {
+		recent = nil
+	}
 	for len(recent) > 0 && (d.At.Sub(recent[0].At) > PairWindow || len(recent) > mostPartners) {
 		recent = recent[1:]
 	}

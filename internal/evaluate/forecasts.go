@@ -93,7 +93,8 @@ func (f *Forecasts) Skip(why LeftOut) {
 	f.leftOut[why]++
 }
 
-// Add adds a case. Cases come in order of time.
+// Add adds a case. Cases come in order of time; one that lies before the last
+// begins another run, so that runs of a simulator can be judged as one.
 func (f *Forecasts) Add(c *Case) {
 	f.rows++
 	if f.from.IsZero() {

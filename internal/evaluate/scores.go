@@ -13,7 +13,7 @@ type Scores struct {
 	Censored int64 `json:"censored"` // beside them: not measured, but known to have been above the p90
 
 	MAPE      feature.Number `json:"mape"`       // mean of |forecast-actual|/actual, of the p50
-	MedianAPE feature.Number `json:"median_ape"` // median of it, to half a percent of itself
+	MedianAPE feature.Number `json:"median_ape"` // median of it, to 0.2 % of itself
 	WAPE      feature.Number `json:"wape"`       // sum of |forecast-actual| over the sum of actual: long requests weigh more
 
 	PinballP50 feature.Number `json:"pinball_p50"` // mean pinball loss of ln(actual/forecast): half of the mean error in log
@@ -23,7 +23,7 @@ type Scores struct {
 	Width    feature.Number `json:"width"`    // geometric mean of p90/p50; coverage is worth the more the less of this it takes
 
 	Bias     feature.Number `json:"bias"`      // geometric mean of forecast/actual: 1 is none, 1.1 is 10 % too long
-	RatioP10 feature.Number `json:"ratio_p10"` // quantiles of actual/forecast, to half a percent of themselves
+	RatioP10 feature.Number `json:"ratio_p10"` // quantiles of actual/forecast, to 0.2 % of themselves
 	RatioP50 feature.Number `json:"ratio_p50"`
 	RatioP90 feature.Number `json:"ratio_p90"`
 

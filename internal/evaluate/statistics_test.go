@@ -171,6 +171,17 @@ func TestConcordanceIsThatOfAllPairs(t *testing.T) {
 	})
 }
 
+// Two runs that follow each other are not paired with each other.
+func TestConcordanceOfTwoRuns(t *testing.T) {
+	at := func(seconds int64, endpoint string, forecast, actual float64) evaluate.Dispatched {
+		return evaluate.Dispatched{At: time.Unix(seconds, 0), Endpoint: endpoint, Forecast: forecast, Actual: actual}
+	}
+	rows := []evaluate.Dispatched{at(10, "a", 1, 1), at(11, "b", 2, 2), at(9, "a", 9, 0.5), at(10, "b", 10, 0.6)}
+	if i := evaluate.Concordance(rows, 1); i.Mean != 1 { // each run is perfect, the second far too high
+		t.Errorf("concordance %v", i)
+	}
+}
+
 func TestConcordanceOfForecastsThatKnowAndOnesThatDoNot(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	rows := make([]evaluate.Dispatched, 2000)

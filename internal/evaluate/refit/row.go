@@ -1,8 +1,6 @@
 package refit
 
 import (
-	"time"
-
 	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/measured"
@@ -35,14 +33,14 @@ func RowOf(logged *feature.Row, loadColumn int) (Row, evaluate.LeftOut) {
 
 // Measured makes rows of others' measurements, which tell what was known at
 // dispatch but neither time nor endpoint: they are taken to be of one endpoint
-// with profile p, a tenth of a second apart. What the prior needs and a row does
+// with profile p, and their times count them. What the prior needs and a row does
 // not tell counts as nothing there. Rows without a latency are left out.
 func Measured(dispatches []measured.Dispatch, p physics.Profile, loadColumn int) []Row {
 	var rows []Row
 	for i, d := range dispatches {
 		request, load := d.State()
 		vector := feature.Of(request, load, priorOf(request, load, p))
-		at := time.Unix(0, 0).UTC().Add(time.Duration(i) * 100 * time.Millisecond)
+		at := evaluate.Counted(i)
 		s, ok := learn.Measured(learn.Sample{Decided: at, Finished: at, Vector: vector}, d.TTFT, d.TPOT)
 		if !ok {
 			continue

@@ -67,12 +67,12 @@ func chief(r *evaluate.Report) *evaluate.Series { return &r.Series[len(r.Series)
 // compared is the table of all series beside each other.
 func compared(r *evaluate.Report, t target) table {
 	out := newTable(t.name, "forecast")
-	out.Head = append(out.Head, "order (95 %)", "bias between endpoints")
+	last := len(out.Head) - 1 // what stands there alone in other tables has its interval here
+	out.Head = append(out.Head[:last], "in order (95 %)", "bias between endpoints")
 	for i := range r.Series {
 		q := t.of(&r.Series[i])
 		out.add(r.Series[i].Name, &q.All)
-		last := &out.Rows[len(out.Rows)-1]
-		*last = append(*last, interval(q.Concordance), spread(q.BiasSpread))
+		out.Rows[i] = append(out.Rows[i][:last], interval(q.Concordance), spread(q.BiasSpread))
 	}
 	return out
 }

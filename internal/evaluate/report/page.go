@@ -75,7 +75,7 @@ func overTime(r *evaluate.Report, t target) plot.Chart {
 	q := t.of(chief(r))
 	chart := plot.Chart{Title: t.name + ": forecast and actual over time", Y: "seconds, median of a moment", LogY: true, Width: 940}
 	length, unit := span(q.Over)
-	chart.X = unit + " since the first row"
+	chart.X = unit + " since the first that is judged"
 	for i, line := range []struct {
 		name   string
 		of     func(*evaluate.Moment) feature.Number
@@ -102,6 +102,9 @@ func span(over []evaluate.Moment) (float64, string) {
 	long := 0.0
 	if n := len(over); n > 0 {
 		long = over[n-1].At.Sub(over[0].At).Hours()
+		if evaluate.IsCounted(over[0].At) {
+			return evaluate.Counted(1).Sub(evaluate.Counted(0)).Seconds(), "rows"
+		}
 	}
 	switch {
 	case long > 72:

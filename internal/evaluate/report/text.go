@@ -66,7 +66,7 @@ func interval(i evaluate.Interval) string {
 	if i.Mean != i.Mean {
 		return unknownText
 	}
-	return fmt.Sprintf("%.3f (%.3f to %.3f)", i.Mean, i.Low, i.High)
+	return fmt.Sprintf("%.1f (%.1f to %.1f) %%", 100*i.Mean, 100*i.Low, 100*i.High)
 }
 
 func spread(s evaluate.BiasSpread) string {
@@ -83,7 +83,7 @@ func says(r *evaluate.Report) string {
 		llm = "one LLM"
 	}
 	text := fmt.Sprintf("%s: %d of %d rows judged", llm, r.Judged, r.Rows)
-	if r.From.Year() > 2000 { // else the rows tell no time
+	if !evaluate.IsCounted(r.From) && r.Judged > 0 {
 		text += fmt.Sprintf(", %s to %s UTC", r.From.Format(time.DateTime), r.To.Format(time.DateTime))
 	}
 	return text + ", " + splits[r.Split]
