@@ -181,6 +181,8 @@ func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) He
 		i := lost(*r.served)
 		h.Served = &i
 	}
+	// A thousandth of a latency is no difference: a fit leaves that much.
+	const sameForecast = 1e-3
 	seen := map[float64]bool{}
 	below := 0
 	for i := range judge {
@@ -189,7 +191,7 @@ func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) He
 			continue
 		}
 		h.Rows++
-		seen[forecast] = true
+		seen[math.Round(forecast/sameForecast)] = true
 		if y <= forecast {
 			below++
 		}

@@ -3,9 +3,11 @@
 // region they were trained on, the schema they were trained for, and known
 // answers. It encodes, decodes, checks and evaluates one.
 //
-// A forecast is prior x exp(residual). Bundle and vector alone decide it, so
-// everyone who evaluates the same bundle on the same vector gets the same
-// forecast.
+// A forecast is fitted prior x exp(shift + what the forest adds). Bundle and
+// vector alone decide it, so everyone who evaluates the same bundle on the same
+// vector gets the same forecast. What is returned beside it as its residual is
+// the logarithm of forecast over the vector's own prior, so that whoever knows
+// that prior anew can move the forecast along with it.
 package bundle
 
 import (
@@ -21,7 +23,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/physics"
 )
 
-// Target is what one head forecasts: a quantile of ln(actual/prior).
+// Target is what one head forecasts: a quantile of ln(actual/fitted prior).
 type Target int
 
 // The four targets, in the order of Bundle.Heads.
@@ -53,11 +55,17 @@ func (t Target) String() string {
 // its prior is a fault of the prior, not something a residual may repair.
 const MaxClip = 10.0
 
-// Head is one fitted target.
+// Head is one fitted target: ln(actual/fitted prior) at its quantile is
+//
+//	Shift + shrink * (1-Damping) * clip(forest, Low, High)
+//
+// with a shrink of 1 inside the range of priors seen in training.
 type Head struct {
-	Forest []byte  // LightGBM text over the columns of feature.Vector
-	Low    float64 // its output is clipped to [Low, High]
-	High   float64
+	Forest  []byte  // LightGBM text over the columns of feature.Vector
+	Low     float64 // its output is clipped to [Low, High]
+	High    float64
+	Shift   float64 // what is added for every vector, within +-MaxClip
+	Damping float64 // 0 believes the forest, 1 leaves its output out
 }
 
 // Window says which rows a bundle was fitted on.
@@ -71,7 +79,7 @@ type Window struct {
 type KnownAnswer struct {
 	Vector   feature.Vector
 	Raw      [Targets]float64 // what the forests give
-	Residual feature.Residual // clipped, shrunk and ordered
+	Residual feature.Residual // ln(forecast/prior of the vector)
 }
 
 // Bundle is one fitted set. Treat it as immutable once New or Decode has
@@ -82,7 +90,8 @@ type Bundle struct {
 	CreatedAt    time.Time // UTC
 	Seed         uint64    // of the fit
 	Window       Window
-	Coefficients map[string]physics.Coefficients // of the prior, by endpoint class
+	Coefficients map[string]physics.Coefficients // of the analytic prior, by endpoint class
+	Fitted       physics.Fitted                  // prior that the heads add to; the zero value is the vector's own
 	Heads        [Targets]Head                   // by Target
 	Support      Support
 	Known        []KnownAnswer
@@ -163,6 +172,12 @@ func (b *Bundle) checkFields() error {
 		if !(-MaxClip <= h.Low && h.Low <= h.High && h.High <= MaxClip) {
 			return fmt.Errorf("bundle for %s: head %s clips to [%v, %v], want an interval within +-%v", b.LLM, Target(t), h.Low, h.High, MaxClip)
 		}
+		if !(math.Abs(h.Shift) <= MaxClip) || !(h.Damping >= 0 && h.Damping <= 1) {
+			return fmt.Errorf("bundle for %s: head %s shifts by %v and is damped by %v, want within +-%v and 0 to 1", b.LLM, Target(t), h.Shift, h.Damping, MaxClip)
+		}
+	}
+	if err := b.Fitted.Check(); err != nil {
+		return fmt.Errorf("bundle for %s: %w", b.LLM, err)
 	}
 	if err := b.Support.check(); err != nil {
 		return fmt.Errorf("bundle for %s: %w", b.LLM, err)

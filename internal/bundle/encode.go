@@ -24,7 +24,7 @@ import (
 //	32 bytes  SHA-256 of everything before
 const (
 	magic         = "spillway"
-	formatVersion = 1
+	formatVersion = 2
 	prefixSize    = len(magic) + 4 + 4
 	minSize       = prefixSize + sha256.Size
 )
@@ -46,6 +46,7 @@ type header struct {
 	Seed         uint64                          `json:"seed"`
 	Window       Window                          `json:"window"`
 	Coefficients map[string]physics.Coefficients `json:"coefficients"`
+	Fitted       physics.Fitted                  `json:"fitted_prior"`
 	Heads        []headHeader                    `json:"heads"`
 	SupportMin   []byte                          `json:"support_min"`
 	SupportMax   []byte                          `json:"support_max"`
@@ -57,6 +58,9 @@ type headHeader struct {
 	Size   int     `json:"size"`
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
+
+	Shift   float64 `json:"shift"`
+	Damping float64 `json:"damping"`
 }
 
 type knownHeader struct {
@@ -75,13 +79,14 @@ func Encode(b *Bundle) ([]byte, error) {
 		Seed:         b.Seed,
 		Window:       Window{b.Window.Rows, b.Window.From.UTC(), b.Window.To.UTC()},
 		Coefficients: b.Coefficients,
+		Fitted:       b.Fitted,
 		SupportMin:   b.Support.Min.Append(nil),
 		SupportMax:   b.Support.Max.Append(nil),
 		Known:        []knownHeader{},
 	}
 	size := minSize
 	for t, head := range b.Heads {
-		h.Heads = append(h.Heads, headHeader{Target(t).String(), len(head.Forest), head.Low, head.High})
+		h.Heads = append(h.Heads, headHeader{Target(t).String(), len(head.Forest), head.Low, head.High, head.Shift, head.Damping})
 		size += len(head.Forest)
 	}
 	for _, k := range b.Known {
@@ -187,7 +192,7 @@ func checkLimits(headerSize, known, classes, size int) error {
 // bundle joins the header with the forests.
 func (h *header) bundle(forests []byte) (*Bundle, error) {
 	b := &Bundle{
-		LLM: h.LLM, CreatedAt: h.CreatedAt.UTC(), Seed: h.Seed, Coefficients: h.Coefficients,
+		LLM: h.LLM, CreatedAt: h.CreatedAt.UTC(), Seed: h.Seed, Coefficients: h.Coefficients, Fitted: h.Fitted,
 		Window: Window{h.Window.Rows, h.Window.From.UTC(), h.Window.To.UTC()},
 	}
 	var err error
@@ -207,7 +212,7 @@ func (h *header) bundle(forests []byte) (*Bundle, error) {
 		if head.Size < 0 || head.Size > len(forests) {
 			return nil, fmt.Errorf("truncated: forest %s of %d bytes, %d left", head.Target, head.Size, len(forests))
 		}
-		b.Heads[t] = Head{Forest: forests[:head.Size:head.Size], Low: head.Low, High: head.High}
+		b.Heads[t] = Head{Forest: forests[:head.Size:head.Size], Low: head.Low, High: head.High, Shift: head.Shift, Damping: head.Damping}
 		forests = forests[head.Size:]
 	}
 	if len(forests) > 0 {

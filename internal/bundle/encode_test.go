@@ -80,7 +80,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"empty", "truncated", func([]byte) []byte { return nil }},
 		{"too large", "at most", func(d []byte) []byte { return make([]byte, bundle.MaxSize+1) }},
 		{"magic", "magic", func(d []byte) []byte { d[0] = 'S'; return seal(d) }},
-		{"format version", "format version 2", func(d []byte) []byte { d[8] = 2; return seal(d) }},
+		{"format version", "format version 3", func(d []byte) []byte { d[8] = 3; return seal(d) }},
 		{"truncated", "checksum", func(d []byte) []byte { return d[:len(d)-1] }},
 		{"trailing", "checksum", func(d []byte) []byte { return append(d, 0) }},
 		{"trailing, sealed", "left over", func(d []byte) []byte { return seal(append(d, 0)) }},

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
 )
 
 // Forest is one evaluated tree ensemble. rows holds n rows of feature.Width
@@ -30,7 +31,9 @@ func Valid(v *feature.Vector) bool {
 type Evaluator struct {
 	heads   [Targets]Head
 	support Support
-	scale   [2]float64 // of the shrinkage of TTFT and of TPOT residuals; see shrink
+	fitted  physics.Fitted
+	seen    [2]interval // of the fitted prior in training, TTFT and TPOT
+	scale   [2]float64  // of the shrinkage of TTFT and of TPOT residuals; see shrink
 	forests [Targets]Forest
 	scratch sync.Pool // of *scratch
 }
@@ -75,7 +78,9 @@ func (b *Bundle) EvaluatorOf(forests [Targets]Forest) (*Evaluator, error) {
 }
 
 func newEvaluator(b *Bundle, forests [Targets]Forest) *Evaluator {
-	e := &Evaluator{heads: b.Heads, support: b.Support, forests: forests}
+	e := &Evaluator{heads: b.Heads, support: b.Support, fitted: b.Fitted, forests: forests}
+	e.seen[0] = b.Support.priors(&b.Fitted.TTFT, feature.ColumnPriorTTFT)
+	e.seen[1] = b.Support.priors(&b.Fitted.TPOT, feature.ColumnPriorTPOT)
 	e.scale[0] = shrinkScale(b.Heads[TTFTP50], b.Heads[TTFTP90])
 	e.scale[1] = shrinkScale(b.Heads[TPOTP50], b.Heads[TPOTP90])
 	e.scratch.New = func() any { return new(scratch) }
@@ -83,9 +88,9 @@ func newEvaluator(b *Bundle, forests [Targets]Forest) *Evaluator {
 }
 
 // Evaluate writes the forecast of vectors[i] to out[i]: feature.NoForecast
-// where the vector is not Valid. A residual is clipped to its head's range,
-// shrunk where the prior lies outside the support, and p90 raised to p50
-// where the heads cross. out must hold len(vectors) forecasts.
+// where the vector is not Valid. What a forest says is clipped to its head's
+// range, shrunk where the fitted prior lies outside those of training, and p90
+// raised to p50 where the heads cross. out must hold len(vectors) forecasts.
 func (e *Evaluator) Evaluate(vectors []feature.Vector, out []feature.Forecast) {
 	out = out[:len(vectors)]
 	s := e.scratch.Get().(*scratch)
@@ -143,21 +148,26 @@ func (e *Evaluator) forecast(v *feature.Vector, raw [Targets]float64) feature.Fo
 	if !Valid(v) {
 		return feature.NoForecast
 	}
-	prior := v.Prior()
-	ttft := e.quantiles(TTFTP50, raw, e.shrink(0, feature.ColumnPriorTTFT, v))
-	tpot := e.quantiles(TPOTP50, raw, e.shrink(1, feature.ColumnPriorTPOT, v))
+	fitted := e.fitted.Estimate(v)
+	ttft := e.quantiles(TTFTP50, raw, e.shrink(0, fitted.TTFT))
+	tpot := e.quantiles(TPOTP50, raw, e.shrink(1, fitted.TPOT))
+	own := v.Prior()
 	return feature.Forecast{
-		TTFT:     apply(prior.TTFT, ttft),
-		TPOT:     apply(prior.TPOT, tpot),
-		Residual: feature.Residual{TTFT: ttft, TPOT: tpot},
+		TTFT:     apply(fitted.TTFT, ttft),
+		TPOT:     apply(fitted.TPOT, tpot),
+		Residual: feature.Residual{TTFT: from(own.TTFT, fitted.TTFT, ttft), TPOT: from(own.TPOT, fitted.TPOT, tpot)},
 		Support:  e.support.of(v),
 	}
 }
 
-// quantiles clips and shrinks the raw residuals of targets p50 and p50+1.
+// quantiles clips, damps, shrinks and shifts the raw residuals of targets p50
+// and p50+1.
 func (e *Evaluator) quantiles(p50 Target, raw [Targets]float64, shrink float64) feature.LogQuantiles {
-	clip := func(t Target) float64 { return min(max(raw[t], e.heads[t].Low), e.heads[t].High) }
-	q := feature.LogQuantiles{P50: shrink * clip(p50), P90: shrink * clip(p50+1)}
+	at := func(t Target) float64 {
+		h := &e.heads[t]
+		return h.Shift + shrink*(1-h.Damping)*min(max(raw[t], h.Low), h.High)
+	}
+	q := feature.LogQuantiles{P50: at(p50), P90: at(p50 + 1)}
 	q.P90 = max(q.P50, q.P90)
 	return q
 }
@@ -168,17 +178,26 @@ func apply(prior feature.Seconds, r feature.LogQuantiles) feature.Quantiles {
 	return feature.Quantiles{P50: p50, P90: max(p50, prior*feature.Seconds(math.Exp(r.P90)))}
 }
 
-// shrink returns the factor in (0, 1] that a residual keeps: 1 while its
-// prior lies inside the support, 1/(1+u/scale) when the prior is e^u times
-// outside.
+// from turns residuals over the fitted prior into those over the vector's own.
+func from(own, fitted feature.Seconds, r feature.LogQuantiles) feature.LogQuantiles {
+	if own == fitted {
+		return r
+	}
+	more := math.Log(float64(fitted / own))
+	return feature.LogQuantiles{P50: r.P50 + more, P90: r.P90 + more}
+}
+
+// shrink returns the factor in (0, 1] that a forest's output keeps: 1 while the
+// fitted prior lies inside what training saw, 1/(1+u/scale) when it is e^u
+// times outside.
 //
 // It depends on the prior alone, and so a load that leaves the support without
 // moving the prior keeps its residual: shrinking that would let the forecast
 // fall while the load grows. Along the prior, d ln(forecast) / d ln(prior) is
 // at least 1 - |clip|/scale >= 0, because scale is at least the widest clip:
 // the residual is given back never faster than the prior rises.
-func (e *Evaluator) shrink(target, column int, v *feature.Vector) float64 {
-	u := e.support.outside(column, v[column])
+func (e *Evaluator) shrink(target int, prior feature.Seconds) float64 {
+	u := e.seen[target].outside(float64(prior))
 	if u == 0 {
 		return 1
 	}

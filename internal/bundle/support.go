@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/physics"
 )
 
 // Support is the box a bundle was trained in: the smallest and the largest
@@ -86,14 +87,26 @@ func (s *Support) of(v *feature.Vector) float64 {
 	return 1 / (1 + worst)
 }
 
-// outside returns how far the positive x is from the interval of column j,
-// as an absolute logarithm of a ratio; 0 inside.
-func (s *Support) outside(j int, x float32) float64 {
+// interval is a range of positive numbers.
+type interval struct{ min, max float64 }
+
+// priors is the range that a fitted prior had in training, or that of the
+// vectors' own prior where none was fitted.
+func (s *Support) priors(c *physics.Curve, column int) interval {
+	if len(c.Terms) > 0 {
+		return interval{c.Min, c.Max}
+	}
+	return interval{float64(s.Min[column]), float64(s.Max[column])}
+}
+
+// outside returns how far the positive x is from the interval, as an absolute
+// logarithm of a ratio; 0 inside.
+func (i interval) outside(x float64) float64 {
 	switch {
-	case x > s.Max[j]:
-		return math.Log(float64(x) / float64(s.Max[j]))
-	case x < s.Min[j]:
-		return math.Log(float64(s.Min[j]) / float64(x))
+	case x > i.max:
+		return math.Log(x / i.max)
+	case x < i.min:
+		return math.Log(i.min / x)
 	default:
 		return 0
 	}

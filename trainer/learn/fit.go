@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
-	"github.com/spillway-llm/spillway/internal/evaluate"
-	"github.com/spillway-llm/spillway/internal/feature"
-	"github.com/spillway-llm/spillway/internal/forest"
 	"github.com/spillway-llm/spillway/internal/physics"
-	"github.com/spillway-llm/spillway/trainer/gbdt"
+	"github.com/spillway-llm/spillway/internal/physics/fit"
 )
 
 // Quantiles are those of the heads, by bundle.Target.
@@ -35,81 +30,83 @@ type Task struct {
 	BeforeHead func(context.Context) error
 }
 
-// Fit makes a bundle of samples. Heads that are not learned keep the prior. An
-// error wraps ErrUnfitted, or is that of the context or of BeforeHead.
+// Fit makes a bundle of samples: a prior fitted to them, and heads on what
+// remains. What a head's forest is worth is found out on the later of the
+// samples alone, from a fit to the earlier ones; a forest that has proven
+// nothing there is left out, and the fitted prior stands. Heads that are not
+// learned keep the prior of the vector. An error wraps ErrUnfitted, or is that
+// of the context or of BeforeHead.
 func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, error) {
-	all := task.Samples
-	if len(all) == 0 {
+	if len(task.Samples) == 0 {
 		return nil, fmt.Errorf("%w: no samples", ErrUnfitted)
 	}
+	var proven [bundle.Targets]worth
+	var trials [bundle.Targets][]fold
+	var forms fit.Forms
+	for _, x := range []struct {
+		target bundle.Target
+		form   *fit.Form
+	}{{bundle.TTFTP50, &forms.TTFT}, {bundle.TPOTP50, &forms.TPOT}} {
+		if !task.Learned[x.target] {
+			continue
+		}
+		if err := task.before(ctx); err != nil {
+			return nil, err
+		}
+		var err error
+		if *x.form, proven[x.target], trials[x.target], err = form(ctx, x.target, task.Samples, &settings); err != nil {
+			return nil, unfitted(ctx, x.target, err)
+		}
+	}
+	all := eraOf(task.Samples, forms, settings.HalfLife)
 	b := bundle.Bundle{
 		LLM:          task.LLM,
 		CreatedAt:    task.At.UTC(),
 		Seed:         settings.Seed,
-		Window:       bundle.Window{Rows: len(all), From: all[0].Decided, To: all[len(all)-1].Decided},
+		Window:       bundle.Window{Rows: len(all.samples), From: all.samples[0].Decided, To: all.samples[len(all.samples)-1].Decided},
 		Coefficients: task.Coefficients,
-		Support:      bundle.SupportOf(Vectors(all)),
+		Fitted:       all.fitted,
+		Support:      bundle.SupportOf(Vectors(all.samples)),
 	}
 	for target := range bundle.Targets {
-		if task.BeforeHead != nil {
-			if err := task.BeforeHead(ctx); err != nil {
-				return nil, err
+		if err := task.before(ctx); err != nil {
+			return nil, err
+		}
+		var err error
+		switch p50 := target &^ 1; {
+		case !task.Learned[target]:
+			b.Heads[target], err = priorStays()
+		case target != p50:
+			if proven[target], err = try(ctx, target, trials[p50], &settings); err != nil {
+				break
 			}
-		}
-		rows := priorStays
-		if task.Learned[target] {
-			rows = TableOf(target, all, settings.HalfLife)
-		}
-		f, err := head(ctx, target, rows, settings)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			fallthrough
+		default:
+			b.Heads[target], err = head(ctx, target, &all, proven[target], &settings)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrUnfitted, target, err)
+			return nil, unfitted(ctx, target, err)
 		}
-		low, high := clip(rows.Y)
-		b.Heads[target] = bundle.Head{Forest: f.Text(), Low: low, High: high}
 	}
-	made, err := bundle.New(b, Vectors(all))
+	made, err := bundle.New(b, Vectors(all.samples))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnfitted, err)
 	}
 	return made, nil
 }
 
-// priorStays is what a head learns from that shall add nothing to the prior.
-var priorStays = Table{X: make([]float64, feature.Width), Y: []float64{0}, Weights: []float64{1}}
-
-// head fits one forest: first on the earlier rows, to find out on the later
-// ones how many trees help, then that many on all of them.
-func head(ctx context.Context, target bundle.Target, rows Table, settings Settings) (*forest.Forest, error) {
-	opts := settings.Forest
-	opts.Objective, opts.Alpha = gbdt.Quantile, Quantiles[target]
-	opts.Seed = settings.Seed + uint64(target)
-	n := len(rows.Y)
-	cut := n - int(stopShare*float64(n))
-	if n-cut >= opts.MinLeafRows && cut >= 2*opts.MinLeafRows {
-		stop := opts
-		stop.EarlyStoppingRounds = stopRounds
-		later := rows.data(cut, n)
-		stop.Validation = &later
-		f, err := gbdt.Train(ctx, rows.data(0, cut), stop)
-		if err != nil {
-			return nil, err
-		}
-		opts.Trees = min(opts.Trees, max(fewestTree, f.Trees()))
+// before runs BeforeHead.
+func (t *Task) before(ctx context.Context) error {
+	if t.BeforeHead == nil {
+		return nil
 	}
-	return gbdt.Train(ctx, rows.data(0, n), opts)
+	return t.BeforeHead(ctx)
 }
 
-// clip is the range of residuals seen, its outermost half percents left out.
-func clip(y []float64) (low, high float64) {
-	sorted := slices.Clone(y)
-	slices.Sort(sorted)
-	low, high = evaluate.Quantile(sorted, clipShare), evaluate.Quantile(sorted, 1-clipShare)
-	low, high = max(low, -bundle.MaxClip), min(high, bundle.MaxClip)
-	if math.Float64bits(low) == math.Float64bits(high) { // one value: leave room for rounding
-		low, high = low-1e-6, high+1e-6
+// unfitted says what failed of which head.
+func unfitted(ctx context.Context, target bundle.Target, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return low, high
+	return fmt.Errorf("%w: %s: %w", ErrUnfitted, target, err)
 }

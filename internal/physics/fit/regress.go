@@ -32,19 +32,38 @@ func (e equation) off(parameters []float64) float64 {
 // normal errors), so that a few outliers decide nothing; each kind counts by
 // its own spread. It is deterministic. Parameters without any part are 0.
 func robust(equations []equation, width int) []float64 {
+	return weighted(equations, width, nil, start{})
+}
+
+// start is what parameters are believed to be before any equation: as firmly as
+// so many equations would say it.
+type start struct {
+	at   []float64
+	rows float64
+}
+
+// weighted is robust where equations have weights of their own (nil: all alike)
+// and parameters are drawn to a start.
+func weighted(equations []equation, width int, own []float64, from start) []float64 {
 	const (
 		rounds     = 30
 		efficiency = 1.345
 		toSigma    = 1.4826 // median absolute deviation of normal errors
 		leastSigma = 2e-3   // measurements are not better than this
 	)
+	weigh := func(i int) float64 {
+		if own == nil {
+			return 1
+		}
+		return own[i]
+	}
 	weights := make([]float64, len(equations))
 	for i := range weights {
-		weights[i] = 1
+		weights[i] = weigh(i)
 	}
 	var solution []float64
 	for range rounds {
-		next := nonNegative(equations, weights, width)
+		next := nonNegative(equations, weights, width, from)
 		done := solution != nil && near(next, solution)
 		if solution = next; done {
 			break
@@ -59,7 +78,7 @@ func robust(equations []equation, width int) []float64 {
 		}
 		for i, e := range equations {
 			s := sigma[e.kind]
-			weights[i] = min(1, efficiency*s/max(e.off(solution), 1e-300)) / (s * s)
+			weights[i] = weigh(i) * min(1, efficiency*s/max(e.off(solution), 1e-300)) / (s * s)
 		}
 	}
 	return solution
@@ -69,35 +88,48 @@ func robust(equations []equation, width int) []float64 {
 // among the non-negative parameters (Lawson and Hanson's active-set method,
 // "Solving Least Squares Problems", 1974, chapter 23), on normal equations of
 // scaled columns: there are few parameters here.
-func nonNegative(equations []equation, weights []float64, width int) []float64 {
+func nonNegative(equations []equation, weights []float64, width int, from start) []float64 {
 	gram := make([][]float64, width)
 	for i := range gram {
 		gram[i] = make([]float64, width)
 	}
 	right := make([]float64, width)
-	scale := make([]float64, width)
+	shares := make([]float64, width)
 	for i, e := range equations {
 		for j, p := range e.parts {
-			scale[j] += weights[i] * (p / e.of) * (p / e.of)
+			shares[j] = p / e.of
 		}
-	}
-	for j := range scale {
-		if scale[j] = math.Sqrt(scale[j]); scale[j] == 0 {
-			scale[j] = 1
-		}
-	}
-	for i, e := range equations {
-		for j, p := range e.parts {
-			x := p / e.of / scale[j]
-			right[j] += weights[i] * x * e.value / e.of
-			for k, q := range e.parts[:j+1] {
-				gram[j][k] += weights[i] * x * q / e.of / scale[k]
+		for j, x := range shares {
+			if x == 0 { // most ramps are
+				continue
+			}
+			x *= weights[i]
+			right[j] += x * e.value / e.of
+			row := gram[j]
+			for k, y := range shares[:j+1] {
+				row[k] += x * y
 			}
 		}
 	}
+	scale := make([]float64, width)
+	for j := range scale {
+		if scale[j] = math.Sqrt(gram[j][j]); scale[j] == 0 {
+			scale[j] = 1
+		}
+	}
 	for j := range gram {
-		for k := range j {
+		right[j] /= scale[j]
+		for k := range j + 1 {
+			gram[j][k] /= scale[j] * scale[k]
 			gram[k][j] = gram[j][k]
+		}
+	}
+	if from.rows > 0 {
+		// The columns are scaled so that all equations together weigh 1.
+		share := from.rows / float64(len(equations))
+		for j := range gram {
+			gram[j][j] += share
+			right[j] += share * from.at[j] * scale[j]
 		}
 	}
 	solution := activeSet(gram, right)

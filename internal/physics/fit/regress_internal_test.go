@@ -27,7 +27,7 @@ func TestNonNegativeAgainstEverySubset(t *testing.T) {
 			equations = append(equations, e)
 			weights = append(weights, between(0.1, 1))
 		}
-		got := nonNegative(equations, weights, width)
+		got := nonNegative(equations, weights, width, start{})
 		for j, v := range got {
 			if !(v >= 0) || math.IsInf(v, 0) {
 				t.Fatalf("parameter %d is %v", j, v)
