@@ -9,6 +9,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/trainer/gbdt"
 	"github.com/spillway-llm/spillway/trainer/learn"
@@ -31,6 +32,10 @@ type Config struct {
 
 	Profiles       map[string]physics.Profile // by endpoint class: the coefficients a bundle carries
 	DefaultProfile physics.Profile
+
+	// Others reads those forests of an imported bundle that package forest does
+	// not evaluate. Without it such a bundle, when served, is not judged.
+	Others bundle.Reader
 }
 
 // Defaults are the documented defaults; DefaultProfile is left to the caller.

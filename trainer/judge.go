@@ -16,10 +16,11 @@ import (
 // contender forecasts the log-residual of every judged row, per target.
 type contender [bundle.Targets][]float64
 
-// contenderOf is what a bundle says.
-func contenderOf(b *bundle.Bundle, judge []sample) (contender, error) {
+// contenderOf is what a bundle says, with others for the forests that package
+// forest does not evaluate.
+func contenderOf(b *bundle.Bundle, judge []sample, others bundle.Reader) (contender, error) {
 	var c contender
-	e, err := b.Evaluator()
+	e, err := b.EvaluatorWith(others)
 	if err != nil {
 		return c, err
 	}

@@ -199,7 +199,7 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 	if err != nil {
 		return err
 	}
-	if r.candidate, err = contenderOf(candidate, judge); err != nil {
+	if r.candidate, err = contenderOf(candidate, judge, nil); err != nil {
 		return err
 	}
 	verdict := t.verdict(past, judge, learned, r)
@@ -236,7 +236,7 @@ func (t *Trainer) rivals(served Served, past, judge []sample) (rivals, error) {
 	var c contender
 	b, err := bundle.Decode(served.Bytes)
 	if err == nil {
-		c, err = contenderOf(b, judge)
+		c, err = contenderOf(b, judge, t.config.Others)
 	}
 	if err != nil {
 		t.log.Warn("the served bundle can't be compared with", "version", served.Version, "error", err)

@@ -271,6 +271,7 @@ func (c *Config) trainer() (trainer.Config, error) {
 	t.Fit.Trees, t.Fit.Leaves, t.Fit.LearningRate, t.Fit.Threads = c.Trainer.Trees, c.Trainer.Leaves, c.Trainer.LearningRate, c.Trainer.Threads
 	t.Seed = c.Trainer.Seed
 	t.Profiles, t.DefaultProfile = byClass, other
+	t.Others = predictor.ReadLeaves
 	return t, err
 }
 
