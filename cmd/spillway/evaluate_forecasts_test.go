@@ -28,7 +28,7 @@ func forecastRows(llm string, rows int, begin time.Time) []export.Row {
 	unknown := feature.Seconds(feature.Unknown)
 	all := make([]export.Row, rows)
 	for i := range all {
-		load := math.Round(16 + 14*math.Sin(float64(i)/400) + 3*rng.NormFloat64())
+		load := max(0, math.Round(16+14*math.Sin(float64(i)/400)+3*rng.NormFloat64()))
 		prompt := math.Exp(6.5 + rng.NormFloat64())
 		endpoint := rng.IntN(4)
 		ttft, tpot := 0.05+prompt/8000+0.01*load, 0.012+0.0006*load
@@ -49,7 +49,7 @@ func forecastRows(llm string, rows int, begin time.Time) []export.Row {
 		d := &r.Decision
 		d.Chosen, d.ChosenClass, d.Explored, d.Schema = name, "h100", rng.IntN(20) == 0, feature.Schema
 		d.ChosenVector = feature.Of(feature.Request{PromptTokens: prompt, ExpectedOutputTokens: 100, Completions: 1},
-			feature.Load{Ledger: feature.Ledger{Requests: max(0, load)}},
+			feature.Load{Ledger: feature.Ledger{Requests: load}},
 			feature.Prior{TTFT: feature.Seconds(0.6 * ttft), TPOT: feature.Seconds(0.6 * tpot)})
 		r.Forecast, r.Corrected = feature.NoForecast, feature.NoForecast
 		if i >= rows/10 {
