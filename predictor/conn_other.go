@@ -5,4 +5,4 @@ package predictor
 import "net"
 
 // quiet is of use on Linux alone.
-func quiet(l net.Listener) net.Listener { return l }
+func quiet(conn net.Conn) net.Conn { return conn }

@@ -71,9 +71,10 @@ type exchange struct {
 	numbers []float32
 	vectors []feature.Vector // the numbers as rows, once they are checked
 
-	info Info
-	out  []feature.Forecast
-	pool *sync.Pool // that it goes back to once the answer is written
+	info     Info
+	out      []feature.Forecast
+	patience patience   // of a caller that speaks frames
+	pool     *sync.Pool // that it goes back to once the answer is written
 }
 
 func (x *exchange) written() { x.pool.Put(x) }

@@ -8,13 +8,12 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
-
-	"github.com/spillway-llm/spillway/internal/feature"
 )
 
 const (
@@ -39,7 +38,7 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 		return err
 	}
 	server := grpc.NewServer(
-		grpc.MaxRecvMsgSize(s.config.MaxRows*feature.VectorSize+maxOverhead),
+		grpc.MaxRecvMsgSize(s.largestMessage()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
@@ -56,8 +55,14 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 		defer hard.Stop()
 		server.GracefulStop()
 	})
+	inside, leave := context.WithCancel(ctx)
+	door := &doorman{Listener: listener, server: s, grpc: make(chan net.Conn), ctx: inside}
+	var accepting sync.WaitGroup
+	accepting.Go(door.run)
+	defer accepting.Wait()
+	defer leave()
 	s.log.Info("predictor serves", "addr", addr)
-	err = server.Serve(quiet(listener))
+	err = server.Serve(door)
 	if stop() { // it ended by itself
 		server.Stop()
 		return fmt.Errorf("serve %s: %w", addr, err)

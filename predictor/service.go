@@ -59,10 +59,18 @@ func (s *Server) answer(_ any, ctx context.Context, read func(any) error, _ grpc
 	if err := read(x); err != nil {
 		return nil, err
 	}
+	if err := s.handle(ctx, x); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// handle makes the forecasts of x. Its errors are those of gRPC.
+func (s *Server) handle(ctx context.Context, x *exchange) error {
 	err := s.check(x)
 	if err != nil {
 		s.metrics.requests.WithLabelValues(requestStatus(err)).Inc()
-		return nil, wireError(err)
+		return wireError(err)
 	}
 	rows := int(x.rows)
 	x.vectors = slices.Grow(x.vectors[:0], rows)[:rows]
@@ -71,9 +79,9 @@ func (s *Server) answer(_ any, ctx context.Context, read func(any) error, _ grpc
 		copy(x.vectors[i][:], x.numbers[i*feature.Width:])
 	}
 	if x.info, err = s.forecast(ctx, x.llm, x.vectors, x.out); err != nil {
-		return nil, wireError(err)
+		return wireError(err)
 	}
-	return x, nil
+	return nil
 }
 
 // check refuses what can't be taken for vectors of this build.

@@ -1,0 +1,210 @@
+package predictor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// doorman takes connections from a listener, keeps those that speak frames and
+// hands on the others, which speak gRPC.
+type doorman struct {
+	net.Listener
+	server *Server
+	grpc   chan net.Conn // a connection waits until gRPC accepts it
+	ctx    context.Context
+	frames sync.WaitGroup
+}
+
+// acceptAgain is how long a listener that failed is left alone.
+const acceptAgain = 100 * time.Millisecond
+
+// run accepts until the listener is closed, and then waits for the connections
+// that speak frames.
+func (d *doorman) run() {
+	defer d.frames.Wait()
+	defer close(d.grpc)
+	var greeting sync.WaitGroup
+	defer greeting.Wait()
+	for {
+		conn, err := d.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as too many open files
+			d.server.log.Warn("a connection was not accepted", "err", err)
+			select {
+			case <-d.ctx.Done():
+			case <-time.After(acceptAgain):
+			}
+			continue
+		}
+		greeting.Go(func() { d.greet(quiet(conn)) })
+	}
+}
+
+// greet reads how a connection begins.
+func (d *doorman) greet(conn net.Conn) {
+	_ = conn.SetReadDeadline(time.Now().Add(helloWithin))
+	begin := make([]byte, len(frameHello))
+	if _, err := io.ReadFull(conn, begin); err != nil {
+		conn.Close()
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if string(begin) == frameHello {
+		d.frames.Go(func() { d.server.serveFrames(d.ctx, conn) })
+		return
+	}
+	select {
+	case d.grpc <- begun{conn, &begin}:
+	case <-d.ctx.Done():
+		conn.Close()
+	}
+}
+
+// Accept implements net.Listener for gRPC.
+func (d *doorman) Accept() (net.Conn, error) {
+	if conn, ok := <-d.grpc; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// begun is a connection of which some bytes were read already.
+type begun struct {
+	net.Conn
+	begin *[]byte
+}
+
+func (b begun) Read(p []byte) (int, error) {
+	if len(*b.begin) == 0 {
+		return b.Conn.Read(p)
+	}
+	n := copy(p, *b.begin)
+	*b.begin = (*b.begin)[n:]
+	return n, nil
+}
+
+// frames is one connection that speaks frames.
+type frames struct {
+	server *Server
+	ctx    context.Context
+	conn   net.Conn
+	in     frameReader // of the goroutine that leads
+	calls  sync.WaitGroup
+
+	writing sync.Mutex
+	out     []byte
+}
+
+// serveFrames answers until the connection or ctx ends. Calls that were read
+// by then have drainTimeout to be answered.
+func (s *Server) serveFrames(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetReadDeadline(time.Now())
+		_ = conn.SetWriteDeadline(time.Now().Add(drainTimeout))
+	})
+	defer stop()
+	if _, err := io.WriteString(conn, frameHello); err != nil {
+		return
+	}
+	f := &frames{server: s, ctx: context.WithoutCancel(ctx), conn: conn}
+	f.in = frameReader{from: conn, most: s.largestMessage()}
+	f.calls.Add(1)
+	f.lead()
+	f.calls.Wait()
+}
+
+// lead reads one call, lets another goroutine read the next, and answers it.
+// So no call waits for the one before, and one that comes alone is not handed
+// over at all. How many are open is bounded by the queue: one more is refused
+// at once.
+func (f *frames) lead() {
+	defer f.calls.Done()
+	x := f.server.exchange()
+	h, body, err := f.in.read()
+	if err != nil {
+		return
+	}
+	malformed := x.readFrom(body)
+	f.calls.Add(1)
+	go f.lead()
+
+	x.patience = patience{Context: f.ctx}
+	if h.value != 0 {
+		x.patience.until = time.Unix(0, int64(h.value))
+	}
+	defer x.patience.end()
+	if malformed != nil {
+		err = wireError(malformed)
+	} else {
+		err = f.server.handle(&x.patience, x)
+	}
+	f.reply(x, h.call, err)
+	x.written()
+}
+
+// reply writes an answer. One that can't be written has lost its reader.
+func (f *frames) reply(x *exchange, call uint32, err error) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if err != nil {
+		s := status.Convert(err)
+		f.out = header{uint32(len(s.Message())), call, uint64(s.Code())}.appendTo(f.out[:0])
+		f.out = append(f.out, s.Message()...)
+	} else {
+		f.out = header{uint32(x.size()), call, 0}.appendTo(f.out[:0])
+		f.out = x.appendTo(f.out)
+	}
+	_, _ = f.conn.Write(f.out)
+}
+
+// largestMessage is the most bytes a request may have.
+func (s *Server) largestMessage() int { return s.config.MaxRows*feature.VectorSize + maxOverhead }
+
+// patience is a context that ends at a time, but sets no timer unless someone
+// waits for that.
+type patience struct {
+	context.Context
+	until  time.Time // zero for never
+	waited context.Context
+	cancel context.CancelFunc
+}
+
+// Deadline implements context.Context.
+func (p *patience) Deadline() (time.Time, bool) { return p.until, !p.until.IsZero() }
+
+// Err implements context.Context.
+func (p *patience) Err() error {
+	if !p.until.IsZero() && !time.Now().Before(p.until) {
+		return context.DeadlineExceeded
+	}
+	return p.Context.Err()
+}
+
+// Done implements context.Context for one goroutine.
+func (p *patience) Done() <-chan struct{} {
+	if p.until.IsZero() {
+		return p.Context.Done()
+	}
+	if p.waited == nil {
+		p.waited, p.cancel = context.WithDeadline(p.Context, p.until)
+	}
+	return p.waited.Done()
+}
+
+// end frees what Done made.
+func (p *patience) end() {
+	if p.cancel != nil {
+		p.cancel()
+	}
+}
