@@ -48,7 +48,9 @@ func Bin(ctx context.Context, names []string, x []float64, opts Options) (*Binne
 	if err := checkMatrix(names, x); err != nil {
 		return nil, fmt.Errorf("bin: %w", err)
 	}
-	b, err := bin(ctx, names, x, &opts)
+	crew := hire(opts.Threads)
+	defer crew.dismiss()
+	b, err := bin(ctx, crew, names, x, &opts)
 	if err != nil {
 		return nil, fmt.Errorf("bin: %w", err)
 	}
@@ -56,12 +58,12 @@ func Bin(ctx context.Context, names []string, x []float64, opts Options) (*Binne
 }
 
 // bin is Bin of what has been checked.
-func bin(ctx context.Context, names []string, x []float64, opts *Options) (*Binned, error) {
+func bin(ctx context.Context, crew *crew, names []string, x []float64, opts *Options) (*Binned, error) {
 	width := len(names)
 	columns := make([]column, width)
 	sample := sampleRows(len(x)/width, rand.New(rand.NewPCG(opts.Seed, 0)))
-	sorters := make([]sorter, opts.Threads)
-	parallel(opts.Threads, width, func(worker, f int) {
+	sorters := make([]sorter, crew.threads)
+	crew.each(width, func(worker, f int) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -78,20 +80,20 @@ func bin(ctx context.Context, names []string, x []float64, opts *Options) (*Binn
 		return nil, err
 	}
 	b := &Binned{names: slices.Clone(names), x: x, columns: columns}
-	return b, b.code(ctx, opts.Threads)
+	return b, b.code(ctx, crew)
 }
 
 // like returns other rows coded by the bins of b.
-func (b *Binned) like(ctx context.Context, x []float64, threads int) (*Binned, error) {
+func (b *Binned) like(ctx context.Context, crew *crew, x []float64) (*Binned, error) {
 	other := &Binned{names: b.names, x: x, columns: slices.Clone(b.columns)}
-	return other, other.code(ctx, threads)
+	return other, other.code(ctx, crew)
 }
 
 // Rows is the number of rows.
 func (b *Binned) Rows() int { return len(b.x) / len(b.names) }
 
 // code fills the codes and the extents of all columns from the values.
-func (b *Binned) code(ctx context.Context, threads int) error {
+func (b *Binned) code(ctx context.Context, crew *crew) error {
 	rows, width := b.Rows(), len(b.names)
 	b.codes = make([][]uint32, (width+quad-1)/quad)
 	for i := range b.codes {
@@ -102,12 +104,12 @@ func (b *Binned) code(ctx context.Context, threads int) error {
 		ladders[f] = b.columns[f].ladder()
 	}
 	blocks := (rows + codeRows - 1) / codeRows
-	extents := make([][]forest.Range, min(threads, blocks))
+	extents := make([][]forest.Range, crew.threads)
 	for i := range extents {
 		extents[i] = unknownRanges(width)
 	}
 	var infinite atomic.Bool
-	parallel(threads, blocks, func(worker, block int) {
+	crew.each(blocks, func(worker, block int) {
 		if ctx.Err() != nil {
 			return
 		}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/spillway-llm/spillway/internal/forest"
@@ -46,17 +47,19 @@ func train(ctx context.Context, data Data, opts Options) (*forest.Forest, error)
 	if err := data.check(); err != nil {
 		return nil, err
 	}
-	binned, err := bin(ctx, data.FeatureNames, data.X, &opts)
+	crew := hire(opts.Threads)
+	defer crew.dismiss()
+	binned, err := bin(ctx, crew, data.FeatureNames, data.X, &opts)
 	if err != nil {
 		return nil, err
 	}
-	b := newBooster(binned, Labels{Y: data.Y, Weights: data.Weights}, opts)
+	b := newBooster(crew, binned, Labels{Y: data.Y, Weights: data.Weights}, opts)
 	if v := opts.Validation; v != nil {
-		judged, err := binned.like(ctx, v.X, opts.Threads)
+		judged, err := binned.like(ctx, crew, v.X)
 		if err != nil {
 			return nil, fmt.Errorf("validation: %w", err)
 		}
-		b.stopper = newStopper(&b.opts, judged, Labels{Y: v.Y, Weights: v.Weights}, appendRows(nil, len(v.Y)), b.initial)
+		b.stopper = newStopper(b, judged, Labels{Y: v.Y, Weights: v.Weights}, appendRows(nil, len(v.Y)))
 	}
 	return b.run(ctx)
 }
@@ -88,15 +91,18 @@ func (b *Binned) train(ctx context.Context, labels Labels, opts Options) (*fores
 	if err := labels.check(b.Rows()); err != nil {
 		return nil, err
 	}
-	run := newBooster(b, labels, opts)
+	crew := hire(opts.Threads)
+	defer crew.dismiss()
+	run := newBooster(crew, b, labels, opts)
 	if labels.Held != nil {
-		run.stopper = newStopper(&run.opts, b, labels, labels.Held, run.initial)
+		run.stopper = newStopper(run, b, labels, labels.Held)
 	}
 	return run.run(ctx)
 }
 
 // booster is one run of Train.
 type booster struct {
+	crew       *crew
 	binned     *Binned
 	labels     Labels
 	opts       Options
@@ -110,9 +116,9 @@ type booster struct {
 	trees      []forest.Tree
 }
 
-func newBooster(binned *Binned, labels Labels, opts Options) *booster {
+func newBooster(crew *crew, binned *Binned, labels Labels, opts Options) *booster {
 	n := binned.Rows()
-	b := &booster{binned: binned, labels: labels, opts: opts, words: make([]uint64, n), score: make([]float64, n)}
+	b := &booster{crew: crew, binned: binned, labels: labels, opts: opts, words: make([]uint64, n), score: make([]float64, n)}
 	b.grower = newGrower(b)
 	rows := b.allRows()
 	if labels.Weights != nil {
@@ -121,7 +127,7 @@ func newBooster(binned *Binned, labels Labels, opts Options) *booster {
 		}
 	}
 	if opts.Start != nil {
-		predictRows(&opts, binned, rows, func(k int, p float64) { b.score[rows[k]] = p })
+		predictRows(crew, opts.Start, binned, rows, func(k int, p float64) { b.score[rows[k]] = p })
 	} else {
 		b.initial = b.constant(rows)
 		for _, r := range rows {
@@ -219,29 +225,29 @@ func (b *booster) addToScore(t *grownTree, all bool) {
 	if !all {
 		rows := b.allRows()
 		parts := cutEvery(len(rows), lossRows)
-		parallel(b.opts.Threads, len(parts)-1, func(_, i int) {
+		b.crew.each(len(parts)-1, func(_, i int) {
 			for _, r := range rows[parts[i]:parts[i+1]] {
 				b.score[r] += b.opts.LearningRate * t.leaves[t.walk(b.binned, int(r))].value
 			}
 		})
 		return
 	}
-	type piece struct {
-		step float64
-		rows []int32
-	}
-	var pieces []piece
-	for i := range t.leaves {
-		leaf := &t.leaves[i]
-		rows := b.grower.rows[leaf.begin:leaf.end]
-		for limits, k := cutEvery(len(rows), lossRows), 0; k+1 < len(limits); k++ {
-			pieces = append(pieces, piece{b.opts.LearningRate * leaf.value, rows[limits[k]:limits[k+1]]})
-		}
-	}
-	parallel(b.opts.Threads, len(pieces), func(_, i int) {
-		step := pieces[i].step
-		for _, r := range pieces[i].rows {
-			b.score[r] += step
+	// By blocks of rows and not leaf by leaf, so that no two goroutines write to
+	// rows beside each other.
+	n := b.binned.Rows()
+	b.crew.each((n+lossRows-1)/lossRows, func(_, block int) {
+		begin, end := int32(block*lossRows), int32((block+1)*lossRows)
+		for i := range t.leaves {
+			leaf := &t.leaves[i]
+			rows := b.grower.rows[leaf.begin:leaf.end]
+			from, _ := slices.BinarySearch(rows, begin)
+			step := b.opts.LearningRate * leaf.value
+			for _, r := range rows[from:] {
+				if r >= end {
+					break
+				}
+				b.score[r] += step
+			}
 		}
 	})
 }

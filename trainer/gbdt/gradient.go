@@ -45,7 +45,7 @@ func (b *booster) gradients(rows []int32) fixed {
 		pack = b.packPinball
 	}
 	parts := cutEvery(len(rows), lossRows)
-	parallel(b.opts.Threads, len(parts)-1, func(_, i int) { pack(rows[parts[i]:parts[i+1]], &x) })
+	b.crew.each(len(parts)-1, func(_, i int) { pack(rows[parts[i]:parts[i+1]], &x) })
 	// Steps so far count what lies above the target.
 	switch b.opts.Objective {
 	case Quantile:
@@ -62,7 +62,7 @@ func (b *booster) mostGradient(rows []int32) float64 {
 	y, score, weights := b.labels.Y, b.score, b.labels.Weights
 	parts := cutEvery(len(rows), lossRows)
 	most := make([]float64, len(parts)-1)
-	parallel(b.opts.Threads, len(most), func(_, i int) {
+	b.crew.each(len(most), func(_, i int) {
 		m := 0.0
 		for _, r := range rows[parts[i]:parts[i+1]] {
 			g := math.Abs(score[r] - y[r])

@@ -8,14 +8,12 @@ const (
 	gatherRows = 1024
 	// sumRows is the fewest rows that are worth a goroutine of their own when
 	// they are summed.
-	sumRows = 2048
-	// searchFeatures is the fewest features that are searched by more than one
-	// goroutine.
-	searchFeatures = 6
+	sumRows = 1024
 )
 
 // grower grows one tree after another over the same rows.
 type grower struct {
+	crew    *crew
 	opts    *Options
 	binned  *Binned
 	weights []float64 // by row; nil where all are 1
@@ -48,9 +46,9 @@ type openLeaf struct {
 func newGrower(b *booster) *grower {
 	n := b.binned.Rows()
 	return &grower{
-		opts: &b.opts, binned: b.binned, weights: b.labels.Weights, words: b.words,
+		crew: b.crew, opts: &b.opts, binned: b.binned, weights: b.labels.Weights, words: b.words,
 		rows: make([]int32, 0, n), spill: make([]int32, n),
-		lefts: make([]int, b.opts.Threads), workers: make([]worker, b.opts.Threads),
+		lefts: make([]int, b.crew.threads), workers: make([]worker, b.crew.threads),
 	}
 }
 
@@ -142,9 +140,9 @@ func (g *grower) split(tree *grownTree, open []openLeaf, at int, features []int,
 // them into h, the others into as many of the workers' own histograms. It
 // returns how many parts there are.
 func (g *grower) sum(begin, end int, features []int, h *histogram) int {
-	limits := cut(begin, end, g.opts.Threads, sumRows)
+	limits := cut(begin, end, g.crew.threads, sumRows)
 	parts := len(limits) - 1
-	parallel(parts, parts, func(_, i int) {
+	g.crew.each(parts, func(_, i int) {
 		w, to := &g.workers[i], h
 		if i > 0 {
 			if w.part.words == nil {
@@ -214,10 +212,6 @@ func (g *grower) total(f int, h *histogram, parts int) (t sums) {
 // search adds up the parts of the histogram of leaf small, takes it from that
 // of its sibling large (nil at the root), and finds the best split of both.
 func (g *grower) search(features []int, parts int, small, large *openLeaf, rootH float64) {
-	threads := g.opts.Threads
-	if len(features) < searchFeatures {
-		threads = 1
-	}
 	smallSearch := newSearch(g.opts, g.fixed, small.total, small.bounds, rootH)
 	var largeSearch search
 	if large != nil {
@@ -227,7 +221,7 @@ func (g *grower) search(features []int, parts int, small, large *openLeaf, rootH
 		g.found = make([][2]candidate, len(features))
 	}
 	found := g.found[:len(features)]
-	parallel(threads, len(features), func(_, i int) {
+	g.crew.each(len(features), func(_, i int) {
 		f := features[i]
 		c, sign := &g.binned.columns[f], g.opts.sign(f)
 		for part := 1; part < parts; part++ {

@@ -33,10 +33,10 @@ func (o *Options) of(above float64) float64 {
 
 // loss is the mean weighted loss of a score for the rows of y; score stands in
 // the order of rows.
-func (o *Options) loss(score []float64, l Labels, rows []int32) float64 {
+func (o *Options) loss(crew *crew, score []float64, l Labels, rows []int32) float64 {
 	parts := cutEvery(len(rows), lossRows)
 	lost, weight := make([]float64, len(parts)-1), make([]float64, len(parts)-1)
-	parallel(o.Threads, len(lost), func(_, i int) {
+	crew.each(len(lost), func(_, i int) {
 		for k := parts[i]; k < parts[i+1]; k++ {
 			r := rows[k]
 			w := 1.0

@@ -2,7 +2,7 @@ package gbdt
 
 // partitionRows is the fewest rows that are worth a goroutine of their own when
 // they are partitioned.
-const partitionRows = 8192
+const partitionRows = 2048
 
 // partition puts the rows of [begin, end) that go left first, keeps the order
 // within both sides, and returns where the right side begins.
@@ -14,9 +14,9 @@ func (g *grower) partition(begin, end int, best *candidate) int {
 	goesLeft[g.binned.columns[best.feature].missing()] = b2u(best.missingLeft)
 	codes, shift := g.binned.codes[best.feature/quad], uint(best.feature%quad*8)
 
-	parts := cut(begin, end, g.opts.Threads, partitionRows)
+	parts := cut(begin, end, g.crew.threads, partitionRows)
 	lefts := g.lefts[:len(parts)-1]
-	parallel(len(lefts), len(lefts), func(_, i int) {
+	g.crew.each(len(lefts), func(_, i int) {
 		from, to := parts[i], parts[i+1]
 		lefts[i] = partitionPart(g.rows[from:to], g.spill[from:to], codes, shift, &goesLeft)
 	})

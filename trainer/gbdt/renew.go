@@ -4,7 +4,7 @@ import "math"
 
 // renewRows is how many rows at least stand for all rows of a split where its
 // quantile is wanted.
-const renewRows = 8192
+const renewRows = 4096
 
 // renewer replaces the Newton steps of a tree, which say little of a quantile,
 // by the quantiles of the residuals.
@@ -21,7 +21,7 @@ type renewer struct {
 }
 
 func newRenewer(b *booster) *renewer {
-	return &renewer{b: b, selectors: make([]selector, b.opts.Threads)}
+	return &renewer{b: b, selectors: make([]selector, b.crew.threads)}
 }
 
 // renew takes the booster's words for the residuals: the gradients in them have
@@ -30,7 +30,7 @@ func (r *renewer) renew(t *grownTree) {
 	b := r.b
 	rows, residuals := b.grower.rows, b.words[:len(b.grower.rows)]
 	parts := cutEvery(len(rows), lossRows)
-	parallel(b.opts.Threads, len(parts)-1, func(_, i int) {
+	b.crew.each(len(parts)-1, func(_, i int) {
 		for k := parts[i]; k < parts[i+1]; k++ {
 			row := rows[k]
 			residuals[k] = math.Float64bits(b.labels.Y[row] - b.score[row])
@@ -41,7 +41,7 @@ func (r *renewer) renew(t *grownTree) {
 		splits = len(t.splits)
 	}
 	middles := make([]float64, splits)
-	parallel(b.opts.Threads, splits+len(t.leaves), func(worker, i int) {
+	b.crew.each(splits+len(t.leaves), func(worker, i int) {
 		of := sample{weights: b.labels.Weights, stride: 1}
 		if i >= splits {
 			leaf := &t.leaves[i-splits]

@@ -35,13 +35,13 @@ func (o *Options) checkStart(names []string) error {
 	return nil
 }
 
-// predictRows passes the prediction of Start for the k-th of the rows, from
+// predictRows passes the prediction of start for the k-th of the rows, from
 // many goroutines.
-func predictRows(opts *Options, binned *Binned, rows []int32, put func(k int, p float64)) {
+func predictRows(crew *crew, start *forest.Forest, binned *Binned, rows []int32, put func(k int, p float64)) {
 	const batch = 256
 	width := len(binned.names)
 	parts := cutEvery(len(rows), lossRows)
-	parallel(opts.Threads, len(parts)-1, func(_, i int) {
+	crew.each(len(parts)-1, func(_, i int) {
 		x, out := make([]float64, 0, batch*width), make([]float64, batch)
 		for begin := parts[i]; begin < parts[i+1]; begin += batch {
 			end := min(begin+batch, parts[i+1])
@@ -49,7 +49,7 @@ func predictRows(opts *Options, binned *Binned, rows []int32, put func(k int, p 
 			for _, r := range rows[begin:end] {
 				x = append(x, binned.x[int(r)*width:int(r+1)*width]...)
 			}
-			opts.Start.PredictBatch(x, end-begin, out)
+			start.PredictBatch(x, end-begin, out)
 			for k, p := range out[:end-begin] {
 				put(begin+k, p)
 			}
