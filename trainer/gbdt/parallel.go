@@ -34,10 +34,6 @@ type share struct {
 	_         [48]byte // shares of two workers are in two cache lines
 }
 
-// patience is how often one who has nothing to do looks again before sleeping:
-// some fifty microseconds.
-const patience = 100_000
-
 // hire starts a crew of at most threads workers, the caller being one, and no
 // more than can run at once. Its goroutines end with dismiss.
 func hire(threads int) *crew {
