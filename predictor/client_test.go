@@ -316,13 +316,17 @@ func TestAllocations(t *testing.T) {
 	if n := measure(predictor.InProcess(s), 200); n > 24 { // leaves needs one for each head and 64 rows
 		t.Errorf("in process, leaves: %v allocations a call, want at most 24", n)
 	}
+	s = start(predictor.Flat)
 	addr := socket(t)
 	serve(t, s, addr)
 	client := dialReady(t, addr)
-	few, many := measure(client, 16), measure(client, 200)
-	t.Logf("over a Unix socket, both sides: %v allocations for 16 rows, %v for 200", few, many)
-	if few > 145 || many > few+25 { // gRPC's own, but for less than ten
-		t.Errorf("%v allocations for 16 rows and %v for 200, want at most 145 and hardly more", few, many)
+	if few, many := measure(client, 16), measure(client, 200); few > 8 || many > 8 {
+		t.Errorf("over a Unix socket, both sides: %v allocations for 16 rows and %v for 200, want at most 8", few, many)
+	}
+	tcp := freePort(t)
+	serve(t, s, tcp)
+	if n := measure(dialReady(t, tcp), 16); n > 145 { // gRPC's own, but for less than ten
+		t.Errorf("over TCP, both sides: %v allocations for 16 rows, want at most 145", n)
 	}
 }
 

@@ -2,6 +2,7 @@ package predictor
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -225,3 +226,38 @@ func TestAnswerAllocations(t *testing.T) {
 		t.Errorf("%v allocations to write 200 rows, want at most 3", n)
 	}
 }
+
+// Frames are the same however they arrive in pieces, and nothing makes their
+// reader panic or read on after one that is too large.
+func FuzzReadFrames(f *testing.F) {
+	one := append(header{3, 7, 9}.appendTo(nil), "abc"...)
+	f.Add(slices.Concat(one, one, one[:10]), uint8(5))
+	f.Add(header{1 << 30, 1, 1}.appendTo(nil), uint8(1))
+	f.Fuzz(func(t *testing.T, data []byte, piece uint8) {
+		const most = 1000
+		in := frameReader{from: pieces{bytes.NewReader(data), int(piece) + 1}, most: most}
+		for rest := data; ; {
+			h, body, err := in.read()
+			if len(rest) < frameHeader || headerOf(rest).size > most || len(rest) < frameHeader+int(headerOf(rest).size) {
+				if err == nil {
+					t.Fatalf("a frame from %d bytes that are none", len(rest))
+				}
+				return
+			}
+			want := headerOf(rest)
+			end := frameHeader + int(want.size)
+			if err != nil || h != want || !bytes.Equal(body, rest[frameHeader:end]) {
+				t.Fatalf("read %v %x, %v, want %v %x", h, body, err, want, rest[frameHeader:end])
+			}
+			rest = rest[end:]
+		}
+	})
+}
+
+// pieces reads at most so many bytes at once.
+type pieces struct {
+	io.Reader
+	most int
+}
+
+func (p pieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.most)]) }

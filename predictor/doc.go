@@ -11,7 +11,14 @@
 // decides how old is too old.
 //
 // A [Client] asks a server over a Unix socket or TCP; [InProcess] asks one in
-// the same process. Both have the same methods and errors.
+// the same process. Both have the same methods and errors. The contract is
+// latency.v1 over gRPC, for any client; over a Unix socket a Client sends the
+// same messages in frames, which cost less (see frame.go).
+//
+// No more forecasts are evaluated at once than there are cores. The others
+// wait in a bounded queue: a full one refuses with ErrBusy, and a call whose
+// deadline passes while it waits is dropped before anything is evaluated. A
+// predictor that has a process of its own should [Server.FollowLoad].
 //
 // The gRPC health service knows two names. "liveness" (also "") is serving
 // while the process works. "readiness" (also "latency.v1.Predictor") is

@@ -98,7 +98,9 @@ type frames struct {
 	server *Server
 	ctx    context.Context
 	conn   net.Conn
-	in     frameReader // of the goroutine that leads
+	in     frameReader   // of the goroutine that leads
+	turn   chan struct{} // taken by one that waits for its turn to lead
+	over   chan struct{} // closed when there is nothing more to read
 	calls  sync.WaitGroup
 
 	writing sync.Mutex
@@ -117,40 +119,57 @@ func (s *Server) serveFrames(ctx context.Context, conn net.Conn) {
 	if _, err := io.WriteString(conn, frameHello); err != nil {
 		return
 	}
-	f := &frames{server: s, ctx: context.WithoutCancel(ctx), conn: conn}
+	f := &frames{server: s, ctx: context.WithoutCancel(ctx), conn: conn, turn: make(chan struct{}), over: make(chan struct{})}
 	f.in = frameReader{from: conn, most: s.largestMessage()}
 	f.calls.Add(1)
-	f.lead()
+	f.work()
 	f.calls.Wait()
+}
+
+// work leads whenever it is this goroutine's turn, until the connection ends.
+func (f *frames) work() {
+	defer f.calls.Done()
+	for f.lead() {
+		select {
+		case <-f.turn:
+		case <-f.over:
+			return
+		}
+	}
 }
 
 // lead reads one call, lets another goroutine read the next, and answers it.
 // So no call waits for the one before, and one that comes alone is not handed
 // over at all. How many are open is bounded by the queue: one more is refused
-// at once.
-func (f *frames) lead() {
-	defer f.calls.Done()
+// at once. It reports whether there was a call.
+func (f *frames) lead() bool {
 	x := f.server.exchange()
 	h, body, err := f.in.read()
 	if err != nil {
-		return
+		close(f.over) // nobody else leads
+		return false
 	}
 	malformed := x.readFrom(body)
-	f.calls.Add(1)
-	go f.lead()
+	select {
+	case f.turn <- struct{}{}:
+	default: // all that there are have a call to answer
+		f.calls.Add(1)
+		go f.work()
+	}
 
 	x.patience = patience{Context: f.ctx}
 	if h.value != 0 {
 		x.patience.until = time.Unix(0, int64(h.value))
 	}
-	defer x.patience.end()
 	if malformed != nil {
 		err = wireError(malformed)
 	} else {
 		err = f.server.handle(&x.patience, x)
 	}
+	x.patience.end()
 	f.reply(x, h.call, err)
 	x.written()
+	return true
 }
 
 // reply writes an answer. One that can't be written has lost its reader.

@@ -39,7 +39,9 @@ type PredictorClient interface {
 	//	NOT_FOUND            no bundle is served for this LLM: untrained
 	//	FAILED_PRECONDITION  the vectors are of another schema than this build's
 	//	INVALID_ARGUMENT     rows and vectors do not fit, or too many rows
-	//	DEADLINE_EXCEEDED, CANCELLED  the caller stopped waiting
+	//	RESOURCE_EXHAUSTED   too many calls wait already, or the message is too large
+	//	DEADLINE_EXCEEDED, CANCELLED  the caller stopped waiting; a call that
+	//	                     still waits for others then is never evaluated
 	Forecast(ctx context.Context, in *ForecastRequest, opts ...grpc.CallOption) (*ForecastResponse, error)
 	// Status tells what is served and in which state.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
@@ -85,7 +87,9 @@ type PredictorServer interface {
 	//	NOT_FOUND            no bundle is served for this LLM: untrained
 	//	FAILED_PRECONDITION  the vectors are of another schema than this build's
 	//	INVALID_ARGUMENT     rows and vectors do not fit, or too many rows
-	//	DEADLINE_EXCEEDED, CANCELLED  the caller stopped waiting
+	//	RESOURCE_EXHAUSTED   too many calls wait already, or the message is too large
+	//	DEADLINE_EXCEEDED, CANCELLED  the caller stopped waiting; a call that
+	//	                     still waits for others then is never evaluated
 	Forecast(context.Context, *ForecastRequest) (*ForecastResponse, error)
 	// Status tells what is served and in which state.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
