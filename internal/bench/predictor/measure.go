@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/spillway-llm/spillway/internal/bench"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/predictor"
@@ -26,6 +28,7 @@ type bencher struct {
 type results struct {
 	Judged    outcome  `json:"judged"`     // 16 candidates, over the socket
 	InProcess outcome  `json:"in_process"` // the same without the socket
+	Swapping  outcome  `json:"swapping"`   // over the socket, a new bundle every second
 	Highest   []search `json:"highest"`    // of more candidates
 
 	// CPU time of one request of 16 candidates, in microseconds.
@@ -67,7 +70,10 @@ func (b *bencher) measure(ctx context.Context, w io.Writer) (results, error) {
 	spent := after.minus(before)
 	r.Served, r.ServedUser = micros(spent.sum())/float64(r.Judged.Requests), micros(spent.User)/float64(r.Judged.Requests)
 
-	local, err := server(ctx, b.bundle, predictor.Flat)
+	if r.Swapping, err = b.swapping(ctx, requests); err != nil {
+		return r, err
+	}
+	local, err := server(ctx, b.bundle, versionOne(), predictor.Flat)
 	if err != nil {
 		return r, err
 	}
@@ -81,6 +87,27 @@ func (b *bencher) measure(ctx context.Context, w io.Writer) (results, error) {
 		r.Highest = append(r.Highest, s)
 	}
 	return r, ctx.Err()
+}
+
+// swapping loads the server while it swaps in a new bundle every second.
+func (b *bencher) swapping(ctx context.Context, requests [][]feature.Vector) (outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var swaps errgroup.Group
+	swaps.Go(func() error {
+		for tick := time.Tick(time.Second); ; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick:
+				if err := b.process.swap(); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	o := load(ctx, b.client, requests, judgedRate, b.duration/6, b.rng)
+	cancel()
+	return o, swaps.Wait()
 }
 
 // warm asks until connection, heap and caches are as they stay.
@@ -99,7 +126,7 @@ func (b *bencher) cpu(ctx context.Context, requests [][]feature.Vector, r *resul
 	}
 	evaluations := []evaluation{bare}
 	for _, evaluator := range []predictor.Evaluator{predictor.Flat, predictor.Leaves} {
-		s, err := server(ctx, b.bundle, evaluator)
+		s, err := server(ctx, b.bundle, versionOne(), evaluator)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,12 +20,15 @@ import (
 	"github.com/spillway-llm/spillway/predictor"
 )
 
-// shelf holds one published bundle, for ever.
-type shelf struct{ bundle []byte }
+// shelf holds one published bundle, which may be published again and again.
+type shelf struct {
+	bundle  []byte
+	version *atomic.Int64
+}
 
 func (s shelf) Published(context.Context) ([]predictor.Published, error) {
 	return []predictor.Published{{
-		LLM: llm, Version: 1, SHA256: sha256.Sum256(s.bundle), ValidatedAt: time.Now(), MaxAge: time.Hour,
+		LLM: llm, Version: s.version.Load(), SHA256: sha256.Sum256(s.bundle), ValidatedAt: time.Now(), MaxAge: time.Hour,
 	}}, nil
 }
 
@@ -33,8 +37,9 @@ func (s shelf) Bundle(context.Context, int64) ([]byte, error) { return s.bundle,
 func (s shelf) Listen(context.Context, func()) error { return nil }
 
 // server makes a predictor that serves the bundle, with metrics as in earnest.
-func server(ctx context.Context, bundle []byte, evaluator predictor.Evaluator) (*predictor.Server, error) {
-	s := predictor.New(predictor.Config{Evaluator: evaluator, Registerer: prometheus.NewRegistry()}, shelf{bundle})
+// When it next looks it serves the version then given.
+func server(ctx context.Context, bundle []byte, version *atomic.Int64, evaluator predictor.Evaluator) (*predictor.Server, error) {
+	s := predictor.New(predictor.Config{Evaluator: evaluator, Registerer: prometheus.NewRegistry()}, shelf{bundle, version})
 	s.Sync(ctx)
 	if all := s.Status().LLMs; len(all) != 1 || all[0].State != predictor.Serving {
 		return nil, fmt.Errorf("the bundle is not served: %+v", all)
@@ -60,13 +65,14 @@ func used() usage {
 
 // serve is the server's process: it serves the bundle of a file at addr, and
 // answers each line of its standard input with the CPU time it has used, until
-// that ends. All is as in "spillway predictor".
+// that ends. Before it answers swapLine it loads the bundle as a new one. All is as in "spillway predictor".
 func serve(ctx context.Context, addr, file string, in io.Reader, out io.Writer) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	s, err := server(ctx, data, predictor.Flat)
+	version := versionOne()
+	s, err := server(ctx, data, version, predictor.Flat)
 	if err != nil {
 		return err
 	}
@@ -83,6 +89,10 @@ func serve(ctx context.Context, addr, file string, in io.Reader, out io.Writer) 
 	})
 	answers := json.NewEncoder(out)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
+		if lines.Text() == swapLine {
+			version.Add(1)
+			s.Sync(ctx)
+		}
 		if err := answers.Encode(used()); err != nil {
 			return err
 		}
@@ -123,9 +133,27 @@ func start(ctx context.Context, folder string, bundle []byte) (*process, error) 
 	return p, p.cmd.Start()
 }
 
+// swapLine asks for a swap.
+const swapLine = "swap"
+
+// versionOne is the version of a bundle that is published first.
+func versionOne() *atomic.Int64 {
+	v := new(atomic.Int64)
+	v.Store(1)
+	return v
+}
+
 // used asks the server what it has used.
-func (p *process) used() (u usage, err error) {
-	if _, err := fmt.Fprintln(p.in); err != nil {
+func (p *process) used() (usage, error) { return p.ask("") }
+
+// swap lets the server load a new bundle.
+func (p *process) swap() error {
+	_, err := p.ask(swapLine)
+	return err
+}
+
+func (p *process) ask(line string) (u usage, err error) {
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
 		return u, err
 	}
 	err = p.answers.Decode(&u)

@@ -15,6 +15,7 @@ func (r results) print(w io.Writer) {
 	}
 	line(fmt.Sprintf("%d candidates, Unix socket", judgedRows), r.Judged)
 	line(fmt.Sprintf("%d candidates, in process", judgedRows), r.InProcess)
+	line(fmt.Sprintf("%d candidates, Unix socket, a new bundle every second", judgedRows), r.Swapping)
 	for _, s := range r.Highest {
 		line(fmt.Sprintf("%d candidates, the highest rate with p99 <= %d ms", s.Candidates, slowest), s.Best)
 	}
