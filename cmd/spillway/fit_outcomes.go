@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-llm/spillway/internal/feature"
-	"github.com/spillway-llm/spillway/internal/measured"
 	"github.com/spillway-llm/spillway/internal/physics/fit"
 )
 
@@ -19,8 +19,8 @@ const outcomeRows = 200_000
 
 // classRows is what the store's rows tell of one class of endpoints.
 type classRows struct {
-	dispatches []measured.Dispatch
-	limits     fit.Limits // as the newest row knew them; 0: not known
+	answers []fit.Answer
+	limits  fit.Limits // as the newest row knew them; 0: not known
 }
 
 // fitOutcomes fits what the router itself recorded.
@@ -48,16 +48,24 @@ func fitOutcomes(cmd *cobra.Command, o *fitOptions) (*fitResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := fitDispatches(rows.dispatches, engine, o.own.llm+" on "+class, warnings)
+	a, err := fit.Answers(rows.answers, engine)
+	var held fit.Errors
+	if err == nil {
+		held, err = fit.CrossAnswers(rows.answers, engine)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--window %v: rows of %s on %s: %w", o.own.window, o.own.llm, class, err)
 	}
-	r.limits = rows.limits
-	return r, nil
+	r := &fitResult{
+		Rows: a.Rows, what: o.own.llm + " on " + class, warnings: warnings, coeff: a.Coefficients, overhead: a.Overhead, limits: rows.limits,
+		Beside: []fitNumber{{"rows that only stood beside others", float64(len(rows.answers) - a.Rows), "rows"}},
+	}
+	return r.judged(&held), nil
 }
 
-// readClasses reads the store's rows of served requests by class. Rows of a
-// retry are left out: their vector is of the endpoint that failed.
+// readClasses reads the store's rows by class. Rows of a retry are left out:
+// their vector is of the endpoint that failed, and when they were sent is not
+// known.
 func readClasses(cmd *cobra.Command, own *ownRows) (classes map[string]*classRows, seen int, err error) {
 	rows, done, err := own.open(cmd, outcomeRows)
 	if err != nil {
@@ -65,12 +73,16 @@ func readClasses(cmd *cobra.Command, own *ownRows) (classes map[string]*classRow
 	}
 	defer done()
 	classes = map[string]*classRows{}
+	var origin time.Time
 	for r, err := range rows {
 		if err != nil {
 			return nil, 0, err
 		}
 		seen++
-		d, ok := measured.OfRow(&r)
+		if seen == 1 {
+			origin = r.DecidedAt
+		}
+		a, ok := fit.AnswerOf(&r, origin)
 		if !ok || r.Schema != feature.Schema || r.Outcome.Attempt != 1 || r.Outcome.Endpoint != r.Endpoint {
 			continue
 		}
@@ -79,7 +91,7 @@ func readClasses(cmd *cobra.Command, own *ownRows) (classes map[string]*classRow
 			c = &classRows{}
 			classes[r.Class] = c
 		}
-		c.dispatches = append(c.dispatches, d)
+		c.answers = append(c.answers, a)
 		c.learn(&r.Vector)
 	}
 	return classes, seen, nil

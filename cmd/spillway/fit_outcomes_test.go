@@ -137,6 +137,7 @@ func TestFitOutcomes(t *testing.T) {
 		within    float64
 	}{
 		{"an empty step", got.A, want.A, 0.15},
+		{"a decoding sequence", got.D, want.D, 0.25},
 		{"prefill of 1,000 tokens", float64(got.Work(1000, 1000)), float64(want.Work(1000, 1000)), 0.15},
 		{"prefill of 4,000 tokens", float64(got.Work(4000, 4000)), float64(want.Work(4000, 4000)), 0.1},
 		{"prefill of 6,000 tokens", float64(got.Work(6000, 6000)), float64(want.Work(6000, 6000)), 0.15},

@@ -64,40 +64,6 @@ func LatencyPredictor(r io.Reader) iter.Seq2[Dispatch, error] {
 	})
 }
 
-// OfRow is the dispatch that one of our own decisions and its outcome tell of;
-// false when the request did not end well, when no time of it was measured, or
-// when the vector does not know how long the prompt was.
-func OfRow(r *feature.Row) (Dispatch, bool) {
-	if r.Outcome.Status != feature.OK {
-		return Dispatch{}, false
-	}
-	column := func(name string) float64 { return float64(r.Vector[columns[name]]) }
-	d := Dispatch{
-		PromptTokens:   column("prompt_tokens"),
-		UncachedTokens: column("uncached_tokens"),
-		OutputTokens:   column("expected_output_tokens"),
-		InFlight:       column("inflight_requests"),
-		Waiting:        max(0, column("inflight_requests")-column("inflight_decoding")),
-		PrefillTokens:  column("inflight_prefill_tokens"),
-		KVUsed:         column("kv_used"),
-		TTFT:           positive(float64(r.Outcome.TTFT)),
-		TPOT:           positive(float64(r.Outcome.TPOT)),
-	}
-	if feature.IsUnknown(d.PromptTokens) || feature.IsUnknown(d.UncachedTokens) {
-		return Dispatch{}, false
-	}
-	return d, !feature.IsUnknown(d.TTFT) || !feature.IsUnknown(d.TPOT)
-}
-
-// columns are the places of the vector's numbers.
-var columns = func() map[string]int {
-	places := make(map[string]int)
-	for i, f := range feature.Table() {
-		places[f.Name] = i
-	}
-	return places
-}()
-
 // positive is v, or unknown where there is nothing to measure.
 func positive(v float64) feature.Seconds {
 	if v > 0 {

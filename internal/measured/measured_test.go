@@ -77,31 +77,6 @@ func TestLatencyPredictor(t *testing.T) {
 	}
 }
 
-func TestOfRow(t *testing.T) {
-	load := feature.Load{
-		Scraped: feature.Scraped{KVUsed: 0.5},
-		Ledger:  feature.Ledger{Requests: 7, Decoding: 5, PrefillTokens: 300},
-	}
-	row := feature.Row{
-		Vector:  feature.Of(feature.Request{PromptTokens: 1000, CachedTokens: 600, ExpectedOutputTokens: 50, Completions: 1}, load, feature.Prior{}),
-		Outcome: feature.Outcome{Status: feature.OK, TTFT: 0.25, TPOT: feature.Seconds(math.NaN())},
-	}
-	got, ok := measured.OfRow(&row)
-	want := measured.Dispatch{PromptTokens: 1000, UncachedTokens: 400, OutputTokens: 50, InFlight: 7, Waiting: 2, PrefillTokens: 300, KVUsed: 0.5, TTFT: 0.25, TPOT: feature.Seconds(math.NaN())}
-	if diff := cmp.Diff(want, got, alike); !ok || diff != "" {
-		t.Error(ok, diff)
-	}
-	row.Outcome.Status = feature.UpstreamError
-	if _, ok := measured.OfRow(&row); ok {
-		t.Error("a failed request became a measurement")
-	}
-	row.Outcome.Status = feature.OK
-	row.Vector[feature.ColumnPromptTokens] = float32(math.NaN())
-	if _, ok := measured.OfRow(&row); ok {
-		t.Error("a prompt of unknown length became a measurement")
-	}
-}
-
 func TestServingSim(t *testing.T) {
 	rows, _, err := measured.Collect(measured.ServingSim(strings.NewReader(
 		`{"request_id": "bench-1", "input_toks": 1034, "output_toks": 769, "arrival_time": 1787267980.3, "queued_ts": 10, "scheduled_ts": 10.5, "first_token_ts": 11, "last_token_ts": 14}`)))

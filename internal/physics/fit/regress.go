@@ -18,6 +18,7 @@ type equation struct {
 const (
 	ofTPOT = iota
 	ofTTFT
+	ofChunked // TPOT while others were prefilled
 	kinds
 )
 
