@@ -27,6 +27,10 @@ type Config struct {
 	MinNewRows   int           // fewest rows since the last judgement that make another worth while
 	QuietMost    time.Duration // after its last judgement, how long a bundle may be extended for want of new rows
 
+	MostBytes    int           // of an encoded bundle
+	MostForecast time.Duration // that 16 candidates may take to forecast
+	DriftPoll    time.Duration // how often new outcomes are looked at for drift; 0 is never
+
 	Fit  gbdt.Options // of every head; its objective, quantile, seed and validation are set by the trainer
 	Seed uint64
 
@@ -50,6 +54,9 @@ func Defaults() Config {
 		MinHeldOut:   100,
 		MinNewRows:   50,
 		QuietMost:    24 * time.Hour,
+		MostBytes:    16 << 20,
+		MostForecast: 2 * time.Millisecond,
+		DriftPoll:    30 * time.Second,
 		Fit:          fit.Forest,
 		Seed:         fit.Seed,
 	}
@@ -73,6 +80,9 @@ func (c *Config) Check() error {
 		{fmt.Sprintf("min_held_out: can't be reached, held_out_share of window_rows is %.0f", most), float64(c.MinHeldOut) <= most},
 		{"min_new_rows: must not be negative", c.MinNewRows >= 0},
 		{"quiet_most: must not be negative", c.QuietMost >= 0},
+		{"most_bytes: must be at least 1", c.MostBytes >= 1},
+		{"most_forecast: must be positive", c.MostForecast > 0},
+		{"drift_poll: must not be negative", c.DriftPoll >= 0},
 		{"trees: must be at least 1", c.Fit.Trees >= 1},
 		{"leaves: must be at least 2", c.Fit.Leaves >= 2},
 		{"learning_rate: must be above 0 and at most 1", c.Fit.LearningRate > 0 && c.Fit.LearningRate <= 1},

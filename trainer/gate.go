@@ -4,29 +4,54 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
 // Verdict is what the gate found. Losses are mean pinball losses of
 // ln(actual/prior) on held-out rows.
 type Verdict struct {
-	Accepted           bool               `json:"accepted"`
-	Reasons            []string           `json:"reasons"`           // of a refusal, for people
-	Grounds            []Ground           `json:"grounds"`           // the same from a closed set, each once
-	Missing            []string           `json:"missing,omitempty"` // what could not be learned, so that the prior stays
-	LearnRows          int                `json:"learn_rows"`
-	HeldOut            int                `json:"held_out_rows"` // with a TTFT
-	Heads              []HeadVerdict      `json:"heads"`
-	VersusPrior        evaluate.Interval  `json:"versus_prior"` // candidate's loss less the rival's, over the prior's, summed over the learned heads; below 0 is better
-	VersusCART         evaluate.Interval  `json:"versus_cart"`
-	VersusServed       *evaluate.Interval `json:"versus_served,omitempty"`
-	TTFTMedianAPE      feature.Number     `json:"ttft_median_ape"` // of the candidate's p50, a fraction
-	TPOTMedianAPE      feature.Number     `json:"tpot_median_ape"`
-	PriorTTFTMedianAPE feature.Number     `json:"prior_ttft_median_ape"`
-	PriorTPOTMedianAPE feature.Number     `json:"prior_tpot_median_ape"`
+	Accepted bool     `json:"accepted"`
+	Reasons  []string `json:"reasons"`           // of a refusal, for people
+	Grounds  []Ground `json:"grounds"`           // the same from a closed set, each once
+	Missing  []string `json:"missing,omitempty"` // what could not be learned, so that the prior stays
+
+	JudgedAt time.Time    `json:"judged_at"`
+	Until    time.Time    `json:"until"`                   // decision of the newest row that judged
+	Beside   *Beside      `json:"served_bundle,omitempty"` // that was served then
+	Flawed   map[Flaw]int `json:"flawed_rows,omitempty"`   // of the window, by their flaw; none was used
+
+	LearnRows int           `json:"learn_rows"`
+	HeldOut   int           `json:"held_out_rows"` // with a TTFT
+	Heads     []HeadVerdict `json:"heads,omitempty"`
+
+	// The candidate's loss less the rival's, over the prior's, summed over the
+	// learned heads; below 0 is better.
+	VersusPrior  evaluate.Interval  `json:"versus_prior"`
+	VersusCART   evaluate.Interval  `json:"versus_cart"`
+	VersusLevel  evaluate.Interval  `json:"versus_level"` // of TTFT alone; the level is the same latency for every row
+	VersusServed *evaluate.Interval `json:"versus_served,omitempty"`
+
+	Order    []OrderVerdict    `json:"order,omitempty"`
+	Coverage []CoverageVerdict `json:"coverage,omitempty"`
+	Cost     Cost              `json:"cost"`
+	Pairs    int               `json:"monotone_pairs"` // rows and the same with more of one feature
+	Falls    int               `json:"monotone_falls"` // of them, that moved against the feature's sign
+
+	TTFTMedianAPE      feature.Number `json:"ttft_median_ape"` // of the candidate's p50, a fraction
+	TPOTMedianAPE      feature.Number `json:"tpot_median_ape"`
+	PriorTTFTMedianAPE feature.Number `json:"prior_ttft_median_ape"`
+	PriorTPOTMedianAPE feature.Number `json:"prior_tpot_median_ape"`
+}
+
+// Beside is the bundle that was served when a candidate was judged.
+type Beside struct {
+	Version int64 `json:"version"`
+	Good    bool  `json:"good"` // whether it may go on being served: it beats the prior, on rows that are not all old
 }
 
 // Ground is why the gate refuses a candidate.
@@ -36,13 +61,34 @@ type Ground string
 const (
 	NoBetterThanPrior  Ground = "prior"    // all heads together, with 95 % confidence
 	NoBetterThanCART   Ground = "cart"     // all heads together
+	NoBetterThanLevel  Ground = "level"    // TTFT, with 95 % confidence
 	WorseThanServed    Ground = "served"   // all heads together
-	ConstantHead       Ground = "constant" // a head says the same of every row
+	ConstantHead       Ground = "constant" // p50 and p90 of a latency move the prior by the same for every row
 	HeadWorseThanPrior Ground = "head"     // a single head, by more than a margin
 	MissingTPOT        Ground = "missing"  // the served bundle has one
+	WorseOrder         Ground = "order"    // of endpoints, than a rival's
+	UnlikeBiases       Ground = "bias"     // of endpoints
+	BadCoverage        Ground = "coverage" // of a p90
+	NotMonotone        Ground = "monotone" // more load, less latency
+	Leak               Ground = "leak"     // a column tells the future
+	SpoiltWindow       Ground = "window"   // too many rows are no measurements
+	TooLarge           Ground = "size"
+	TooSlow            Ground = "cost"
+	NoFit              Ground = "fit" // there is no candidate to judge
 )
 
-var grounds = []Ground{NoBetterThanPrior, NoBetterThanCART, WorseThanServed, ConstantHead, HeadWorseThanPrior, MissingTPOT}
+var grounds = []Ground{NoBetterThanPrior, NoBetterThanCART, NoBetterThanLevel, WorseThanServed, ConstantHead, HeadWorseThanPrior, MissingTPOT,
+	WorseOrder, UnlikeBiases, BadCoverage, NotMonotone, Leak, SpoiltWindow, TooLarge, TooSlow, NoFit}
+
+// refusal is the verdict when there is nothing to compare.
+func refusal(ground Ground, reason string) *Verdict {
+	unknown := feature.Number(feature.Unknown)
+	nothing := evaluate.Interval{Mean: unknown, Low: unknown, High: unknown}
+	v := &Verdict{VersusPrior: nothing, VersusCART: nothing, VersusLevel: nothing, Cost: Cost{Forecast: unknown},
+		TTFTMedianAPE: unknown, TPOTMedianAPE: unknown, PriorTTFTMedianAPE: unknown, PriorTPOTMedianAPE: unknown}
+	v.refuse(ground, reason)
+	return v
+}
 
 // refuse adds a reason.
 func (v *Verdict) refuse(ground Ground, reason string) {
@@ -66,8 +112,8 @@ type HeadVerdict struct {
 
 // rivals are what a candidate is judged beside.
 type rivals struct {
-	candidate, prior, cart contender
-	served                 *contender // nil when nothing is served
+	candidate, prior, cart, level contender
+	served                        *contender // nil when nothing is served
 }
 
 // targets says of each target whether it is learned.
@@ -117,45 +163,25 @@ const (
 
 // verdict compares the contenders on the held-out rows and decides. On the
 // loss of all learned heads together the candidate must beat the prior with
-// 95 % confidence, beat CART, and not lose to the served bundle. No single
-// head may be worse than the prior by more than headMargin with 95 %
-// confidence, none may say the same of every row, and none may be missing
-// that the served bundle has.
-func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) Verdict {
-	v := Verdict{LearnRows: len(past), Reasons: []string{}, Grounds: []Ground{}}
+// 95 % confidence, beat CART, and not lose to the served bundle; on that of
+// TTFT it must beat the level, with 95 % confidence: who can't do better than
+// one number for all has nothing to say, and where that number beats the prior
+// by far, the rows are not what they claim. No single head may be worse than
+// the prior or the level by more than headMargin with 95 % confidence, none
+// latency may have both heads say the same of every row, and none may be
+// missing that the served bundle has. For the rest see judgeOrder, judgeCoverage and leakOf.
+func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) *Verdict {
+	v := &Verdict{LearnRows: len(past), Reasons: []string{}, Grounds: []Ground{}}
 	for target := range bundle.Targets {
 		v.Heads = append(v.Heads, t.headVerdict(target, judge, r))
 	}
 	v.HeldOut = v.Heads[bundle.TTFTP50].Rows
-	v.VersusPrior, v.VersusCART = t.versus(r.candidate, r.prior, learned, judge, r), t.versus(r.candidate, r.cart, learned, judge, r)
 	v.TTFTMedianAPE, v.PriorTTFTMedianAPE = medianAPE(bundle.TTFTP50, r.candidate, judge), medianAPE(bundle.TTFTP50, r.prior, judge)
 	v.TPOTMedianAPE, v.PriorTPOTMedianAPE = medianAPE(bundle.TPOTP50, r.candidate, judge), medianAPE(bundle.TPOTP50, r.prior, judge)
-
-	if !(v.VersusPrior.High < 0) {
-		v.refuse(NoBetterThanPrior, "does not beat the prior")
-	}
-	if !(v.VersusCART.Mean < 0) {
-		v.refuse(NoBetterThanCART, "does not beat the CART baseline")
-	}
-	if r.served != nil {
-		i := t.versus(r.candidate, *r.served, learned, judge, r)
-		v.VersusServed = &i
-		if !(i.Mean <= 0) {
-			v.refuse(WorseThanServed, "loses to the served bundle")
-		}
-	}
+	t.judgeLosses(v, judge, learned, r)
 	for target := range bundle.Targets {
-		if !learned[target] {
-			continue
-		}
-		head := v.Heads[target]
-		if head.Distinct < 2 {
-			v.refuse(ConstantHead, fmt.Sprintf("%s says the same of every row", head.Head))
-		}
-		var alone targets
-		alone[target] = true
-		if t.versus(r.candidate, r.prior, alone, judge, r).Low > headMargin {
-			v.refuse(HeadWorseThanPrior, fmt.Sprintf("%s is worse than the prior", head.Head))
+		if learned[target] {
+			t.judgeHead(v, target, judge, r)
 		}
 	}
 	if !learned[bundle.TPOTP50] {
@@ -164,8 +190,69 @@ func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) Verdi
 			v.refuse(MissingTPOT, "has no TPOT, which the served bundle has")
 		}
 	}
-	v.Accepted = len(v.Reasons) == 0
+	if column, leaks := leakOf(judge); leaks {
+		v.refuse(Leak, leakReason(column))
+	}
 	return v
+}
+
+// judgeLosses compares the losses of all heads together.
+func (t *Trainer) judgeLosses(v *Verdict, judge []sample, learned targets, r rivals) {
+	v.VersusPrior, v.VersusCART = t.versus(r.candidate, r.prior, learned, judge, r), t.versus(r.candidate, r.cart, learned, judge, r)
+	v.VersusLevel = t.versus(r.candidate, r.level, targets{bundle.TTFTP50: true, bundle.TTFTP90: true}, judge, r)
+	if !(v.VersusPrior.High < 0) {
+		v.refuse(NoBetterThanPrior, "does not beat the prior")
+	}
+	if !(v.VersusCART.Mean < 0) {
+		v.refuse(NoBetterThanCART, "does not beat the CART baseline")
+	}
+	if !(v.VersusLevel.High < 0) {
+		v.refuse(NoBetterThanLevel, "says no more of TTFT than one number for all requests")
+	}
+	if r.served != nil {
+		i := t.versus(r.candidate, *r.served, learned, judge, r)
+		v.VersusServed = &i
+		if !(i.Mean <= 0) {
+			v.refuse(WorseThanServed, "loses to the served bundle")
+		}
+	}
+}
+
+// judgeHead looks at one learned head.
+func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, r rivals) {
+	head := v.Heads[target]
+	median := learn.Quantiles[target] == 0.5
+	if median && head.Distinct < 2 && v.Heads[target+1].Distinct < 2 {
+		v.refuse(ConstantHead, fmt.Sprintf("%s says the same of every row, and %s does", head.Head, v.Heads[target+1].Head))
+	}
+	var alone targets
+	alone[target] = true
+	if t.versus(r.candidate, r.prior, alone, judge, r).Low > headMargin {
+		v.refuse(HeadWorseThanPrior, fmt.Sprintf("%s is worse than the prior", head.Head))
+	}
+	if t.versus(r.candidate, r.level, alone, judge, r).Low > headMargin {
+		v.refuse(NoBetterThanLevel, fmt.Sprintf("%s is worse than one number for all requests", head.Head))
+	}
+	if median {
+		o := t.order(target, judge, r)
+		v.Order = append(v.Order, o)
+		v.judgeOrder(o)
+		return
+	}
+	for _, c := range coverage(target, judge, r.candidate) {
+		v.Coverage = append(v.Coverage, c)
+		v.judgeCoverage(c)
+	}
+}
+
+// judgeStored looks at the candidate as it will be served.
+func (t *Trainer) judgeStored(v *Verdict, b *bundle.Bundle, e *bundle.Evaluator, size int, judge []sample) {
+	v.Cost = costOf(e, size, judge)
+	t.judgeCost(v)
+	v.Pairs, v.Falls = falls(e, b.Coefficients, judge, t.config.Seed)
+	if v.Falls > 0 {
+		v.refuse(NotMonotone, fmt.Sprintf("moves against a feature's sign in %d of %d pairs", v.Falls, v.Pairs))
+	}
 }
 
 // headVerdict is what one head of everyone lost.

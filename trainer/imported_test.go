@@ -65,7 +65,7 @@ func TestAnImportedBundleIsJudged(t *testing.T) {
 				t.Fatal(err)
 			}
 			pass(20 * time.Minute)
-			newWorld(t, 1).add(480, time.Now(), time.Second).write(t, s)
+			newWorld(t, 1).add(900, time.Now(), time.Second).write(t, s)
 			c := small(t)
 			c.Others = others
 			r := once(t, c, s)

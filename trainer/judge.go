@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/evaluate"
@@ -16,14 +15,9 @@ import (
 // contender forecasts the log-residual of every judged row, per target.
 type contender [bundle.Targets][]float64
 
-// contenderOf is what a bundle says, with others for the forests that package
-// forest does not evaluate.
-func contenderOf(b *bundle.Bundle, judge []sample, others bundle.Reader) (contender, error) {
+// contenderOf is what a bundle says.
+func contenderOf(e *bundle.Evaluator, judge []sample) contender {
 	var c contender
-	e, err := b.EvaluatorWith(others)
-	if err != nil {
-		return c, err
-	}
 	forecasts := make([]feature.Forecast, len(judge))
 	e.Evaluate(learn.Vectors(judge), forecasts)
 	for target := range bundle.Targets {
@@ -33,7 +27,7 @@ func contenderOf(b *bundle.Bundle, judge []sample, others bundle.Reader) (conten
 		c[bundle.TTFTP50][i], c[bundle.TTFTP90][i] = f.Residual.TTFT.P50, f.Residual.TTFT.P90
 		c[bundle.TPOTP50][i], c[bundle.TPOTP90][i] = f.Residual.TPOT.P50, f.Residual.TPOT.P90
 	}
-	return c, nil
+	return c
 }
 
 // priorContender is the prior alone. It knows no quantiles, so its p90 is
@@ -53,40 +47,61 @@ func priorContender(past, judge []sample) contender {
 	return c
 }
 
+// levelContender says the same latency of every row: the quantile of those that
+// were learned from.
+func levelContender(past, judge []sample) contender {
+	var c contender
+	for target := range bundle.Targets {
+		y := latencies(target, past)
+		slices.Sort(y)
+		level := evaluate.Quantile(y, learn.Quantiles[target])
+		c[target] = make([]float64, len(judge))
+		for i := range judge {
+			c[target][i] = level - logPrior(target, &judge[i])
+		}
+	}
+	return c
+}
+
 // cartContender is golearn's regression tree on the logarithm of the latency
 // itself, from the same vector. Its p90 is moved as the prior's is.
 func cartContender(past, judge []sample, seed uint64) (contender, error) {
 	var c contender
 	for _, pair := range [][2]bundle.Target{{bundle.TTFTP50, bundle.TTFTP90}, {bundle.TPOTP50, bundle.TPOTP90}} {
 		target := pair[0]
-		rows := learn.TableOf(target, past, time.Hour) // golearn knows no weights
+		y := latencies(target, past)
 		c[pair[0]], c[pair[1]] = make([]float64, len(judge)), make([]float64, len(judge))
-		if len(rows.Y) == 0 { // the prior, then
+		if len(y) == 0 { // the prior, then
 			continue
 		}
-		prior := priors(target, past)
-		y := make([]float64, len(rows.Y))
-		for i := range y {
-			y[i] = rows.Y[i] + prior[i]
+		x := make([]float64, 0, len(y)*feature.Width)
+		for i := range past {
+			if l := past[i].Label(target); l == l {
+				x = append(x, wide(&past[i])...)
+			}
 		}
-		tree, err := baseline.Fit(rows.X, feature.Width, y, seed)
+		tree, err := baseline.Fit(x, feature.Width, y, seed)
 		if err != nil {
 			return c, fmt.Errorf("fit the baseline of %s: %w", target, err)
 		}
 		errors := make([]float64, len(y))
 		for i := range y {
-			errors[i] = y[i] - tree.Predict(rows.X[i*feature.Width:(i+1)*feature.Width])
+			errors[i] = y[i] - tree.Predict(x[i*feature.Width:(i+1)*feature.Width])
 		}
 		slices.Sort(errors)
 		shift := evaluate.Quantile(errors, learn.Quantiles[pair[1]])
-		var wide [feature.Width]float64
 		for i := range judge {
-			judge[i].Vector.Wide(wide[:])
-			residual := tree.Predict(wide[:]) - logPrior(target, &judge[i])
+			residual := tree.Predict(wide(&judge[i])) - logPrior(target, &judge[i])
 			c[pair[0]][i], c[pair[1]][i] = residual, residual+shift
 		}
 	}
 	return c, nil
+}
+
+func wide(s *sample) []float64 {
+	out := make([]float64, feature.Width)
+	s.Vector.Wide(out)
+	return out
 }
 
 // measured counts the samples that have the target.
@@ -110,12 +125,13 @@ func logPrior(target bundle.Target, s *sample) float64 {
 	return math.Log(float64(s.Vector.Prior().TPOT))
 }
 
-// priors are the log priors of the samples that have the target.
-func priors(target bundle.Target, all []sample) []float64 {
+// latencies are the logarithms of what was measured, of the samples that have
+// the target.
+func latencies(target bundle.Target, all []sample) []float64 {
 	var out []float64
 	for i := range all {
 		if y := all[i].Label(target); y == y {
-			out = append(out, logPrior(target, &all[i]))
+			out = append(out, y+logPrior(target, &all[i]))
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,7 +64,16 @@ func TestALostLeasePublishesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &store{Store: &featurestoretest.Memory{}}
 				newWorld(t, 12).add(480, time.Now(), time.Second).write(t, s)
+				var away atomic.Bool
+				s.onRenew = func() error {
+					if away.Load() {
+						return errors.New("no database")
+					}
+					return nil
+				}
 				c.hook(s, func() error {
+					away.Store(true)
+					defer away.Store(false)
 					pass(time.Hour)
 					_, ok, err := s.AcquireLease(t.Context(), leaseName, "other", time.Hour)
 					if !ok {
@@ -83,8 +93,27 @@ func TestALostLeasePublishesNothing(t *testing.T) {
 	}
 }
 
-// TestALeaseOutlastsALongRead: reading a window may take long, fitting too;
-// what counts is that no single step outlasts the lease.
+// TestADeadTrainersLeaseEndsSoon: who died in the middle of a refit keeps the
+// others from theirs for a minute.
+func TestADeadTrainersLeaseEndsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := &featurestoretest.Memory{}
+		var ttl time.Duration
+		dying := &store{Store: memory, onTTL: func(d time.Duration) { ttl = d }}
+		newWorld(t, 11).add(480, time.Now(), time.Second).write(t, dying)
+		again(t, started(t, small(t), "a", dying))
+		if _, ok, err := memory.AcquireLease(t.Context(), leaseName, "dead", ttl); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		pass(61 * time.Second)
+		if results, err := started(t, small(t), "b", &store{Store: memory}).Once(t.Context()); err != nil || len(results) != 1 {
+			t.Errorf("a minute after the other died: %+v %v, want a refit", results, err)
+		}
+	})
+}
+
+// TestALeaseOutlastsALongRead: reading a window may take long, and fitting
+// too: the lease is renewed meanwhile.
 func TestALeaseOutlastsALongRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
@@ -131,7 +160,7 @@ func TestRunOutlivesAFailingStore(t *testing.T) {
 			}
 			return nil
 		}
-		newWorld(t, 14).add(480, time.Now(), time.Second).write(t, s)
+		newWorld(t, 14).add(900, time.Now(), time.Second).write(t, s)
 		c := small(t)
 		c.Schedule = "@every 20s"
 		reg := prometheus.NewRegistry()
@@ -180,6 +209,8 @@ func counts(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 				out["last success"] = m.GetGauge().GetValue()
 			case "spillway_trainer_refusals_total":
 				out["ground "+m.Label[0].GetValue()] = m.GetCounter().GetValue()
+			case "spillway_trainer_drifts_total":
+				out["drift"] += m.GetCounter().GetValue()
 			case "spillway_trainer_refits_total":
 				out[m.Label[0].GetValue()] = m.GetCounter().GetValue()
 			}

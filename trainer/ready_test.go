@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-llm/spillway/featurestore/featurestoretest"
+	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer"
 )
 
@@ -116,7 +117,7 @@ func TestRefusalsAreCountedByGround(t *testing.T) {
 		if got["refused"] != 1 || got["ground prior"] != 1 || got["ground missing"] != 0 {
 			t.Errorf("counted %v, want one refusal for the prior", got)
 		}
-		for _, ground := range []string{"prior", "cart", "served", "constant", "head", "missing"} {
+		for _, ground := range []string{"prior", "cart", "level", "served", "constant", "head", "missing", "order", "bias", "coverage", "monotone", "leak", "window", "size", "cost", "fit"} {
 			if _, ok := got["ground "+ground]; !ok {
 				t.Errorf("refusals for %q are not counted from the start", ground)
 			}
@@ -138,9 +139,12 @@ func TestAPinnedBundleIsHeld(t *testing.T) {
 		}
 
 		// The engines change so far that a new bundle is better for sure.
-		pass(20 * time.Minute)
-		w.drift += 0.3
-		w.add(600, time.Now(), time.Second)
+		pass(8 * 24 * time.Hour)
+		w.began = time.Now()
+		ttft, tpot := w.ttft, w.tpot
+		w.ttft = func(l feature.Load) float64 { return ttft(l) + 0.3 }
+		w.tpot = func(l feature.Load) float64 { return tpot(l) + 0.3 }
+		w.add(900, time.Now(), time.Second)
 		w.write(t, s)
 		tr := started(t, small(t), "b", s)
 		r := again(t, tr)

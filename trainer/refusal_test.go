@@ -136,9 +136,9 @@ func TestTheServedBundleIsJudgedAnew(t *testing.T) {
 	}
 }
 
-// TestOldRowsDoNotKeepABundleFresh: a trainer that starts anew each time
-// remembers no judgement, and must not renew a bundle for ever on the rows
-// that were there when traffic ended.
+// TestOldRowsDoNotKeepABundleFresh: a trainer that starts anew each time must
+// not renew a bundle for ever on the rows that were there when traffic ended,
+// nor store the same refusal over and over.
 func TestOldRowsDoNotKeepABundleFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
@@ -149,14 +149,18 @@ func TestOldRowsDoNotKeepABundleFresh(t *testing.T) {
 		w.add(80, time.Now(), time.Second)
 		w.write(t, s)
 		for _, c := range []struct {
-			after time.Duration
-			fresh bool
-		}{{23 * time.Hour, true}, {2 * time.Hour, false}} {
+			after   time.Duration
+			outcome string
+			fresh   bool
+		}{{time.Second, trainer.Refused, true}, {23 * time.Hour, trainer.Quiet, true}, {2 * time.Hour, trainer.Quiet, false}} {
 			pass(c.after)
-			want(t, once(t, poor(t), s), trainer.Refused)
+			want(t, once(t, poor(t), s), c.outcome)
 			if p := pointer(t, s); c.fresh != p.ValidatedAt.Equal(time.Now()) {
 				t.Errorf("%v later the pointer is %+v, want fresh %v", c.after, p, c.fresh)
 			}
+		}
+		if n := len(bundles(t, s)); n != 2 {
+			t.Errorf("%d bundles are stored, want the served one and one refusal", n)
 		}
 	})
 }
@@ -176,10 +180,10 @@ func TestSilenceExtendsABundleForADay(t *testing.T) {
 			r := again(t, tr)
 			want(t, r, trainer.Quiet)
 			p := pointer(t, s)
-			if fresh := hour < 24; fresh != p.ValidatedAt.Equal(time.Now()) || p.Reason != "quiet" {
+			if fresh := hour < 23; fresh != p.ValidatedAt.Equal(time.Now()) || p.Reason != "quiet" {
 				t.Errorf("hour %d: the pointer is %+v", hour+1, p)
 			}
-			if hour >= 24 && (p.ValidatedAt != last.ValidatedAt || r.Why == "") {
+			if hour >= 23 && (p.ValidatedAt != last.ValidatedAt || r.Why == "") {
 				t.Errorf("hour %d: result %+v, pointer %+v", hour+1, r, p)
 			}
 			last = p

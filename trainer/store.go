@@ -19,16 +19,20 @@ type Store interface {
 	Window(ctx context.Context, llm string, from, to time.Time, limit int) iter.Seq2[feature.Row, error]
 	// Served returns the bundle llm is served with, or ErrNotServed.
 	Served(ctx context.Context, llm string) (Served, error)
+	// LastVerdict returns the verdict of the newest stored bundle of llm and its
+	// version, 0 when there is none.
+	LastVerdict(ctx context.Context, llm string) (version int64, verdict json.RawMessage, err error)
 	// Lease takes the right to refit for ttl; false when another owner has it.
 	Lease(ctx context.Context, owner string, ttl time.Duration) (Lease, bool, error)
 }
 
 // Lease is the right to refit. Publish and Revalidate check it again inside
-// their transaction.
+// their transaction. Renew may be called beside them.
 type Lease interface {
 	Renew(ctx context.Context, ttl time.Duration) error
 	Release(ctx context.Context) error
-	// Publish stores a bundle with its verdict and serves it when accepted,
+	// Publish stores a bundle with its verdict, without bytes when no fit came
+	// to an end, and serves it when accepted,
 	// unless a person has pinned what is served: then served is false.
 	Publish(ctx context.Context, p Published) (version int64, served bool, err error)
 	// Revalidate says that the served version was found good at the time.
@@ -49,6 +53,7 @@ type Published struct {
 type Served struct {
 	Version   int64
 	Validated time.Time
+	Pinned    bool // a refit does not replace it
 	Bytes     []byte
 }
 

@@ -6,17 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer/learn"
 )
-
-// leaseTime is how long a refit may take before another trainer may start one.
-const leaseTime = 10 * time.Minute
 
 // Trainer runs refit cycles.
 type Trainer struct {
@@ -25,7 +24,7 @@ type Trainer struct {
 	store   Store
 	log     *slog.Logger
 	metrics *metrics
-	judged  map[string]judgement // the last one of each LLM
+	watched map[string]*watched // by LLM; Run's alone
 	ready   readiness
 }
 
@@ -36,7 +35,7 @@ func New(config Config, owner string, store Store, log *slog.Logger, reg prometh
 		return nil, err
 	}
 	return &Trainer{config: config, owner: owner, store: store, log: log, metrics: newMetrics(reg),
-		judged: map[string]judgement{}, ready: readiness{well: time.Now()}}, nil
+		watched: map[string]*watched{}, ready: readiness{well: time.Now()}}, nil
 }
 
 // Result is what a cycle did for one LLM.
@@ -57,11 +56,13 @@ const (
 	Quiet    = "quiet"    // too few new rows since the last judgement; the served bundle is extended
 	TooFew   = "too_few"  // too few rows to judge anything; the served bundle is extended
 	Unfitted = "unfitted" // the fit failed; the served bundle is judged as after a refusal
+	Spoilt   = "spoilt"   // too many rows are no measurements to learn from any; the served bundle is extended
 )
 
-var outcomes = []string{Accepted, Held, Refused, Quiet, TooFew, Unfitted}
+var outcomes = []string{Accepted, Held, Refused, Quiet, TooFew, Unfitted, Spoilt}
 
-// Run refits on schedule until ctx is done, then returns nil. A cycle that
+// Run refits on schedule, and earlier when outcomes drift from their forecasts,
+// until ctx is done, then returns nil. A cycle that
 // fails is logged and counted, and the next one tries again.
 func (t *Trainer) Run(ctx context.Context) error {
 	schedule, err := t.config.schedule()
@@ -69,13 +70,8 @@ func (t *Trainer) Run(ctx context.Context) error {
 		return err
 	}
 	for {
-		now := time.Now()
-		timer := time.NewTimer(schedule.Next(now).Sub(now))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !t.pause(ctx, schedule.Next(time.Now())) {
 			return nil
-		case <-timer.C:
 		}
 		if _, err := t.Once(ctx); err != nil && ctx.Err() == nil {
 			t.log.Error("refit failed", "error", err)
@@ -121,14 +117,27 @@ func (t *Trainer) once(ctx context.Context) (results []Result, worked bool, err 
 			t.log.Warn("the lease was not released and ends by itself", "error", err)
 		}
 	}()
+	defer keep(ctx, lease, t.log)()
+	results, err = t.cycles(ctx, lease)
+	return results, true, err
+}
+
+// DryRun is Once without a lease, and without a trace: it says what a cycle
+// would do now, and neither stores a bundle nor renews what is served.
+func (t *Trainer) DryRun(ctx context.Context) ([]Result, error) {
+	return t.cycles(ctx, idle{t.store})
+}
+
+// cycles refits every LLM.
+func (t *Trainer) cycles(ctx context.Context, lease Lease) (results []Result, err error) {
 	llms, err := t.store.LLMs(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	var failed []error
 	for _, llm := range llms {
 		if err := lease.Renew(ctx, leaseTime); err != nil {
-			return results, true, errors.Join(append(failed, err)...)
+			return results, errors.Join(append(failed, err)...)
 		}
 		result, err := t.refit(ctx, lease, llm)
 		if err != nil {
@@ -138,15 +147,16 @@ func (t *Trainer) once(ctx context.Context) (results []Result, worked bool, err 
 			}
 			continue
 		}
+		_, dry := lease.(idle)
 		t.metrics.cycles.WithLabelValues(result.Outcome).Inc()
 		level := slog.LevelInfo
-		if result.Outcome == Unfitted {
+		if result.Outcome == Unfitted || result.Outcome == Spoilt {
 			level = slog.LevelError
 		}
-		t.log.Log(ctx, level, "refit", "llm", llm, "outcome", result.Outcome, "rows", result.Rows, "version", result.Version, "why", result.Why)
+		t.log.Log(ctx, level, "refit", "llm", llm, "outcome", result.Outcome, "rows", result.Rows, "version", result.Version, "why", result.Why, "dry_run", dry)
 		results = append(results, result)
 	}
-	return results, true, errors.Join(failed...)
+	return results, errors.Join(failed...)
 }
 
 // cycle is the refit of one LLM.
@@ -154,6 +164,8 @@ type cycle struct {
 	lease  Lease
 	began  time.Time
 	all    []sample
+	newest time.Time // decision of the newest row, flawed or not
+	flaws  flaws
 	served Served // its version is 0 when nothing is
 	result Result
 }
@@ -168,43 +180,44 @@ func (t *Trainer) refit(ctx context.Context, lease Lease, llm string) (Result, e
 
 func (t *Trainer) run(ctx context.Context, c *cycle) error {
 	llm := c.result.LLM
-	var err error
-	if c.all, err = t.samples(ctx, llm, c.began); err != nil {
+	if err := t.samples(ctx, c); err != nil {
 		return err
 	}
 	c.result.Rows = len(c.all)
+	var err error
 	if c.served, err = t.store.Served(ctx, llm); err != nil && !errors.Is(err, ErrNotServed) {
 		return err
 	}
-	last, known := t.lastJudgement(llm, c.served)
-	if n := decidedAfter(c.all, last.at); known && n < t.config.MinNewRows {
+	last, known, err := t.lastJudgement(ctx, llm, c.served)
+	if err != nil {
+		return err
+	}
+	if n := decidedAfter(c.all, last.until); known && n < t.config.MinNewRows {
 		c.result.Outcome, c.result.Why = Quiet, fmt.Sprintf("%d new rows, want %d", n, t.config.MinNewRows)
 		return t.extend(ctx, c, last)
 	}
 	past, judge := learn.Split(c.all, t.config.HeldOutShare)
 	learned, err := t.learnable(past, judge)
-	if err != nil {
+	switch {
+	case c.flaws.spoilt():
+		return t.spoilt(ctx, c, last, c.flaws.String())
+	case err != nil:
 		c.result.Outcome, c.result.Why = TooFew, err.Error()
 		return t.extend(ctx, c, last)
+	}
+	if column := t.disagreement(c.all); column != "" {
+		return t.spoilt(ctx, c, last, column+" does not follow from the rest of its vectors")
 	}
 	r, err := t.rivals(c.served, past, judge)
 	if err != nil {
 		return err
 	}
-	candidate, err := t.fit(ctx, c, past, learned)
-	if errors.Is(err, errUnfitted) {
-		c.result.Outcome, c.result.Why = Unfitted, err.Error()
-		return t.rescore(ctx, c, judge, r)
-	}
+	written, err := t.compete(ctx, c, past, judge, learned, r)
 	if err != nil {
 		return err
 	}
-	if r.candidate, err = contenderOf(candidate, judge, nil); err != nil {
-		return err
-	}
-	verdict := t.verdict(past, judge, learned, r)
-	c.result.Verdict = &verdict
-	served, err := t.publish(ctx, c, candidate)
+	served, err := t.publish(ctx, c, written)
+	verdict := c.result.Verdict
 	switch {
 	case err != nil:
 		return err
@@ -213,19 +226,66 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 			t.metrics.refusals.WithLabelValues(string(ground)).Inc()
 		}
 		c.result.Outcome, c.result.Why = Refused, strings.Join(verdict.Reasons, "; ")
-		return t.rescore(ctx, c, judge, r)
+		if slices.Contains(verdict.Grounds, NoFit) {
+			c.result.Outcome = Unfitted
+		}
+		return t.rescore(ctx, c)
 	case !served:
 		c.result.Outcome, c.result.Why = Held, "the served bundle is pinned by a rollback until it is released"
-		return t.rescore(ctx, c, judge, r)
+		return t.rescore(ctx, c)
 	}
 	c.result.Outcome, c.result.Why = Accepted, strings.Join(verdict.Missing, "; ")
 	return nil
 }
 
+// compete fits a candidate and judges it; the verdict goes into the result. A
+// fit that fails is a refusal too, of a candidate without bytes.
+func (t *Trainer) compete(ctx context.Context, c *cycle, past, judge []sample, learned targets, r rivals) (written []byte, err error) {
+	var verdict *Verdict
+	candidate, err := t.fit(ctx, c, past, learned)
+	if err == nil {
+		var e *bundle.Evaluator
+		if candidate, e, written, err = stored(candidate); err == nil {
+			r.candidate = contenderOf(e, judge)
+			verdict = t.verdict(past, judge, learned, r)
+			t.judgeStored(verdict, candidate, e, len(written), judge)
+		}
+	}
+	if errors.Is(err, errUnfitted) {
+		verdict = refusal(NoFit, err.Error())
+		verdict.LearnRows = len(past)
+	} else if err != nil {
+		return nil, err
+	}
+	verdict.Accepted = len(verdict.Grounds) == 0
+	verdict.JudgedAt, verdict.Until = c.began.UTC(), judge[len(judge)-1].Decided
+	verdict.Beside, verdict.Flawed = t.beside(c, judge, r), c.flaws.by
+	c.result.Verdict = verdict
+	return written, nil
+}
+
+// spoilt stores the refusal of a window in which too many rows are no
+// measurements, or columns are not what they are called. Those of it that seem to be may have the same fault where it
+// does not show, so that nothing is learned from them, and the served bundle is
+// not judged by them either.
+func (t *Trainer) spoilt(ctx context.Context, c *cycle, last judgement, why string) error {
+	verdict := refusal(SpoiltWindow, why)
+	verdict.JudgedAt, verdict.Until, verdict.Flawed = c.began.UTC(), c.newest, c.flaws.by
+	if c.served.Version != 0 {
+		verdict.Beside = &Beside{Version: c.served.Version, Good: last.good}
+	}
+	c.result.Verdict, c.result.Outcome, c.result.Why = verdict, Spoilt, why
+	t.metrics.refusals.WithLabelValues(string(SpoiltWindow)).Inc()
+	if _, err := t.publish(ctx, c, nil); err != nil {
+		return err
+	}
+	return t.extend(ctx, c, last)
+}
+
 // rivals forecasts the held-out rows with all that a candidate is compared
 // with. A served bundle that this build can't evaluate does not compete.
 func (t *Trainer) rivals(served Served, past, judge []sample) (rivals, error) {
-	r := rivals{prior: priorContender(past, judge)}
+	r := rivals{prior: priorContender(past, judge), level: levelContender(past, judge)}
 	var err error
 	if r.cart, err = cartContender(past, judge, t.config.Seed); err != nil {
 		return r, err
@@ -233,32 +293,37 @@ func (t *Trainer) rivals(served Served, past, judge []sample) (rivals, error) {
 	if served.Version == 0 {
 		return r, nil
 	}
-	var c contender
+	var e *bundle.Evaluator
 	b, err := bundle.Decode(served.Bytes)
 	if err == nil {
-		c, err = contenderOf(b, judge, t.config.Others)
+		e, err = b.EvaluatorWith(t.config.Others)
 	}
 	if err != nil {
 		t.log.Warn("the served bundle can't be compared with", "version", served.Version, "error", err)
 		return r, nil
 	}
+	c := contenderOf(e, judge)
 	r.served = &c
 	return r, nil
 }
 
-// publish stores the candidate with its verdict, and says whether it is served
-// now.
-func (t *Trainer) publish(ctx context.Context, c *cycle, candidate *bundle.Bundle) (served bool, err error) {
-	bytes, err := bundle.Encode(candidate)
-	if err != nil {
-		return false, err
+// windowOf is what a candidate was made and judged from.
+func windowOf(c *cycle) bundle.Window {
+	if len(c.all) == 0 {
+		return bundle.Window{}
 	}
+	return bundle.Window{Rows: len(c.all), From: c.all[0].Decided, To: c.all[len(c.all)-1].Decided}
+}
+
+// publish stores a candidate, which may have no bytes, with its verdict, and
+// says whether it is served now.
+func (t *Trainer) publish(ctx context.Context, c *cycle, written []byte) (served bool, err error) {
 	verdict, err := json.Marshal(c.result.Verdict)
 	if err != nil {
 		return false, fmt.Errorf("write the verdict: %w", err)
 	}
 	metadata, err := json.Marshal(map[string]any{
-		"schema": candidate.Schema.String(), "window": candidate.Window, "seed": candidate.Seed, "bytes": len(bytes),
+		"schema": feature.Schema.String(), "window": windowOf(c), "seed": t.config.Seed, "bytes": len(written),
 	})
 	if err != nil {
 		return false, fmt.Errorf("write the metadata: %w", err)
@@ -268,7 +333,7 @@ func (t *Trainer) publish(ctx context.Context, c *cycle, candidate *bundle.Bundl
 		return false, err
 	}
 	c.result.Version, served, err = c.lease.Publish(ctx, Published{
-		LLM: c.result.LLM, Bytes: bytes, Metadata: metadata, Verdict: verdict,
+		LLM: c.result.LLM, Bytes: written, Metadata: metadata, Verdict: verdict,
 		Accepted: c.result.Verdict.Accepted, MaxAge: maxAgeIntervals * interval,
 	})
 	return served, err

@@ -31,7 +31,7 @@ func TestAGoodWindowIsServed(t *testing.T) {
 // TestTheFullCycleOnPostgres is the same as in memory, on the real store.
 func TestTheFullCycleOnPostgres(t *testing.T) {
 	s := &store{Store: featurestoretest.New(t)}
-	w := newWorld(t, 1).add(600, time.Now(), 2*time.Second)
+	w := newWorld(t, 1).add(900, time.Now(), 2*time.Second)
 	w.write(t, s)
 	r := once(t, small(t), s)
 	want(t, r, trainer.Accepted)

@@ -3,8 +3,8 @@ package trainer
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
-	"time"
 
 	"github.com/spillway-llm/spillway/trainer/learn"
 )
@@ -12,17 +12,26 @@ import (
 // sample is one row a refit can use.
 type sample = learn.Sample
 
-// samples reads the window of one LLM, in order of decision.
-func (t *Trainer) samples(ctx context.Context, llm string, now time.Time) ([]sample, error) {
-	var out []sample
-	for row, err := range t.store.Window(ctx, llm, now.Add(-t.config.Window), now, t.config.WindowRows) {
+// samples reads the window of one LLM, in order of decision, and looks for rows
+// that can't be what they claim.
+func (t *Trainer) samples(ctx context.Context, c *cycle) error {
+	for row, err := range t.store.Window(ctx, c.result.LLM, c.began.Add(-t.config.Window), c.began, t.config.WindowRows) {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if s, ok := learn.SampleOf(&row); ok {
-			out = append(out, s)
+		s, ok := learn.SampleOf(&row)
+		if !ok {
+			continue
+		}
+		if row.DecidedAt.After(c.newest) {
+			c.newest = row.DecidedAt
+		}
+		flaw := flawOf(&row)
+		c.flaws.add(flaw, math.Exp2(-c.began.Sub(row.DecidedAt).Seconds()/t.config.HalfLife.Seconds()))
+		if flaw == "" {
+			c.all = append(c.all, s)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b sample) int { return cmp.Compare(a.Decided.UnixNano(), b.Decided.UnixNano()) })
-	return out, nil
+	slices.SortStableFunc(c.all, func(a, b sample) int { return cmp.Compare(a.Decided.UnixNano(), b.Decided.UnixNano()) })
+	return nil
 }

@@ -2,6 +2,7 @@ package trainer_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -134,8 +135,9 @@ func (w *world) write(t testing.TB, s *store) {
 // run before the operation they are named for and may fail it.
 type store struct {
 	featurestoretest.Store
-	onLease, onPublish func() error
-	onWindow           func(llm string) error
+	onLease, onRenew, onPublish func() error
+	onWindow                    func(llm string) error
+	onTTL                       func(time.Duration)
 }
 
 func called(f func() error) error {
@@ -159,12 +161,23 @@ func (s *store) Served(ctx context.Context, llm string) (trainer.Served, error) 
 	if errors.Is(err, featurestore.ErrNotServed) {
 		err = trainer.ErrNotServed
 	}
-	return trainer.Served{Version: served.Version, Validated: served.ValidatedAt, Bytes: served.Bytes}, err
+	return trainer.Served{Version: served.Version, Validated: served.ValidatedAt, Pinned: served.Pinned, Bytes: served.Bytes}, err
+}
+
+func (s *store) LastVerdict(ctx context.Context, llm string) (int64, json.RawMessage, error) {
+	newest, err := s.Bundles(ctx, llm, 1)
+	if err != nil || len(newest) == 0 {
+		return 0, nil, err
+	}
+	return newest[0].Version, newest[0].Verdict, nil
 }
 
 func (s *store) Lease(ctx context.Context, owner string, ttl time.Duration) (trainer.Lease, bool, error) {
 	if err := called(s.onLease); err != nil {
 		return nil, false, err
+	}
+	if s.onTTL != nil {
+		s.onTTL(ttl)
 	}
 	l, ok, err := s.AcquireLease(ctx, leaseName, owner, ttl)
 	return &lease{s, l}, ok, err
@@ -178,10 +191,10 @@ type lease struct {
 }
 
 func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
-	renewed, err := l.store.RenewLease(ctx, l.lease, ttl)
-	if err == nil {
-		l.lease = renewed
+	if err := called(l.store.onRenew); err != nil {
+		return err
 	}
+	_, err := l.store.RenewLease(ctx, l.lease, ttl)
 	return err
 }
 
@@ -205,7 +218,7 @@ func small(t testing.TB) trainer.Config {
 	t.Helper()
 	c := trainer.Defaults()
 	c.DefaultProfile = newWorld(t, 0).profile
-	c.Fit.Trees, c.Fit.LearningRate, c.Fit.MinLeafRows = 30, 0.2, 10
+	c.Fit.Trees, c.Fit.LearningRate, c.Fit.MinLeafRows = 30, 0.15, 20
 	return c
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"time"
@@ -74,7 +75,15 @@ func (s refitStore) Served(ctx context.Context, llm string) (trainer.Served, err
 	if errors.Is(err, featurestore.ErrNotServed) {
 		err = trainer.ErrNotServed
 	}
-	return trainer.Served{Version: served.Version, Validated: served.ValidatedAt, Bytes: served.Bytes}, err
+	return trainer.Served{Version: served.Version, Validated: served.ValidatedAt, Pinned: served.Pinned, Bytes: served.Bytes}, err
+}
+
+func (s refitStore) LastVerdict(ctx context.Context, llm string) (int64, json.RawMessage, error) {
+	newest, err := s.Bundles(ctx, llm, 1)
+	if err != nil || len(newest) == 0 {
+		return 0, nil, err
+	}
+	return newest[0].Version, newest[0].Verdict, nil
 }
 
 // refitLease is the name of the lease trainers share.
@@ -92,10 +101,8 @@ type heldLease struct {
 }
 
 func (h *heldLease) Renew(ctx context.Context, ttl time.Duration) error {
-	renewed, err := h.store.RenewLease(ctx, h.lease, ttl)
-	if err == nil {
-		h.lease = renewed
-	}
+	// What a lease is known by does not change, and its expiry is the store's.
+	_, err := h.store.RenewLease(ctx, h.lease, ttl)
 	return err
 }
 

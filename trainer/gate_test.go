@@ -1,0 +1,218 @@
+package trainer_test
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-llm/spillway/featurestore/featurestoretest"
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/trainer"
+)
+
+// refused fits a window of n rows that change spoils and wants it refused on a
+// ground, for a reason that says so.
+func refused(t *testing.T, n int, ground trainer.Ground, says string, change func(*world), config func(*trainer.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{Store: &featurestoretest.Memory{}}
+		w, c := newWorld(t, 30).add(n, time.Now(), time.Second), small(t)
+		if change != nil {
+			change(w)
+		}
+		if config != nil {
+			config(&c)
+		}
+		w.write(t, s)
+		r := once(t, c, s)
+		if r.Verdict == nil || !slices.Contains(r.Verdict.Grounds, ground) || !strings.Contains(r.Why, says) {
+			t.Fatalf("outcome %s because %s, want the ground %s and %q", r.Outcome, r.Why, ground, says)
+		}
+		if p := pointer(t, s); p.Version != 0 {
+			t.Errorf("version %d is served", p.Version)
+		}
+		list := bundles(t, s)
+		var stored trainer.Verdict
+		if len(list) != 1 || json.Unmarshal(list[0].Verdict, &stored) != nil || !slices.Contains(stored.Grounds, ground) || stored.Accepted || stored.Until.IsZero() {
+			t.Errorf("the stored refusal is %s", list[0].Verdict)
+		}
+	})
+}
+
+func TestALatencyThatIsTheSameForAllTeachesNothing(t *testing.T) {
+	refused(t, 480, trainer.NoBetterThanLevel, "one number for all", func(w *world) {
+		for i := range w.outcomes {
+			o := &w.outcomes[i]
+			o.TTFT = 0.3
+			o.E2E = o.TTFT + o.TPOT*feature.Seconds(max(0, o.OutputTokens-1))
+			o.FinishedAt = o.DecidedAt.Add(o.E2E.Duration())
+		}
+	}, nil)
+}
+
+func TestAColumnThatTellsTheFutureIsNamed(t *testing.T) {
+	refused(t, 480, trainer.Leak, "scrape_age tells the latency", func(w *world) {
+		for i := range w.decisions {
+			w.decisions[i].ChosenVector[feature.Index("scrape_age")] = float32(w.outcomes[i].TTFT)
+		}
+	}, nil)
+}
+
+func TestWhatIsTooLargeIsRefused(t *testing.T) {
+	refused(t, 480, trainer.TooLarge, "bytes, want at most 1000", nil, func(c *trainer.Config) { c.MostBytes = 1000 })
+}
+
+// Biases of single endpoints that no vector tells are the trees' to make worse
+// nowhere; here one endpoint's forecasts are spoilt by what only it reports.
+func TestUnlikeBiasesAreRefused(t *testing.T) {
+	refused(t, 1600, trainer.UnlikeBiases, "differs by", func(w *world) {
+		age := feature.Index("scrape_age")
+		cut := 1200 // what is learned from comes before
+		for i := range w.decisions {
+			d, o := &w.decisions[i], &w.outcomes[i]
+			if !strings.HasSuffix(d.Chosen, ".1:8000") {
+				continue
+			}
+			d.ChosenVector[age] = 50 + d.ChosenVector[age]
+			if i < cut { // it was slow, and is no more
+				o.TTFT, o.TPOT = 1.6*o.TTFT, 1.6*o.TPOT
+				o.E2E *= 1.6
+				o.FinishedAt = o.DecidedAt.Add(o.E2E.Duration())
+			}
+		}
+	}, nil)
+}
+
+// TestAWindowOfRowsThatAreNoneIsNotLearnedFrom: a tenth of them is enough to
+// leave the others alone, and fewer are left out and counted.
+func TestAWindowOfRowsThatAreNoneIsNotLearnedFrom(t *testing.T) {
+	age := feature.Index("scrape_age")
+	for _, c := range []struct {
+		flaw  trainer.Flaw
+		spoil func(*feature.Decision, *feature.Outcome)
+	}{
+		{trainer.FlawUnknown, func(d *feature.Decision, _ *feature.Outcome) {
+			d.ChosenVector[feature.Index("inflight_requests")] = float32(math.NaN())
+		}},
+		{trainer.FlawRange, func(d *feature.Decision, _ *feature.Outcome) { d.ChosenVector[age] = -1 }},
+		{trainer.FlawSums, func(d *feature.Decision, _ *feature.Outcome) { d.ChosenVector[feature.ColumnUncachedTokens] += 10_000 }},
+		{trainer.FlawTimes, func(_ *feature.Decision, o *feature.Outcome) {
+			o.TTFT, o.TPOT, o.E2E = 1000*o.TTFT, 1000*o.TPOT, 1000*o.E2E
+		}},
+		{trainer.FlawTimes, func(_ *feature.Decision, o *feature.Outcome) { o.FinishedAt = o.DecidedAt.Add(-time.Second) }},
+		{trainer.FlawFast, func(_ *feature.Decision, o *feature.Outcome) { o.TTFT = 0.0005 }},
+		{trainer.FlawEmpty, func(_ *feature.Decision, o *feature.Outcome) {
+			o.OutputTokens, o.TPOT, o.E2E = 0, feature.Seconds(feature.Unknown), o.TTFT
+		}},
+	} {
+		for _, every := range []int{4, 20} {
+			synctest.Test(t, func(t *testing.T) {
+				s := &store{Store: &featurestoretest.Memory{}}
+				w := newWorld(t, 31).add(480, time.Now(), time.Second)
+				for i := range w.outcomes {
+					if i%every == 0 {
+						c.spoil(&w.decisions[i], &w.outcomes[i])
+					}
+				}
+				w.write(t, s)
+				r := once(t, small(t), s)
+				if r.Verdict == nil || r.Verdict.Flawed[c.flaw] != (480+every-1)/every || r.Rows != 480-(480+every-1)/every {
+					t.Fatalf("%s in every %dth row: %+v", c.flaw, every, r)
+				}
+				if many := every == 4; many != (r.Outcome == trainer.Spoilt) || many != slices.Contains(r.Verdict.Grounds, trainer.SpoiltWindow) {
+					t.Errorf("%s in every %dth row: %s (%s)", c.flaw, every, r.Outcome, r.Why)
+				}
+			})
+		}
+	}
+}
+
+// TestPriorsOfOtherRowsAreNotLearnedFrom: every row has the TTFT prior of
+// another one.
+func TestPriorsOfOtherRowsAreNotLearnedFrom(t *testing.T) {
+	refused(t, 480, trainer.SpoiltWindow, "prior_ttft does not follow", func(w *world) {
+		first := w.decisions[0].ChosenVector[feature.ColumnPriorTTFT]
+		for i := range w.decisions {
+			other := first
+			if i+1 < len(w.decisions) {
+				other = w.decisions[i+1].ChosenVector[feature.ColumnPriorTTFT]
+			}
+			w.decisions[i].ChosenVector[feature.ColumnPriorTTFT] = other
+		}
+	}, nil)
+}
+
+// TestAVerdictSaysWhatItIsMadeOf looks at the numbers beside the losses.
+func TestAVerdictSaysWhatItIsMadeOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{Store: &featurestoretest.Memory{}}
+		newWorld(t, 32).add(1600, time.Now(), time.Second).write(t, s)
+		r := once(t, small(t), s)
+		want(t, r, trainer.Accepted)
+		v := r.Verdict
+		if len(v.Order) != 2 || v.Order[0].Latency != "ttft" || v.Order[1].Latency != "tpot" {
+			t.Fatalf("order %+v", v.Order)
+		}
+		for _, o := range v.Order {
+			if !(o.Candidate.Mean > 0.6 && o.Candidate.Low <= o.Candidate.Mean && o.Candidate.High <= 1) || o.Served != nil {
+				t.Errorf("%s orders %+v of the pairs", o.Latency, o.Candidate)
+			}
+			if diff := float64(o.Candidate.Mean - o.Prior.Mean - o.OverPrior.Mean); math.Abs(diff) > 1e-9 {
+				t.Errorf("%s is %v over the prior, %v and %v alone", o.Latency, o.OverPrior.Mean, o.Candidate.Mean, o.Prior.Mean)
+			}
+			if o.Spread.Endpoints != 6 || !(o.Spread.Typical < 0.05) {
+				t.Errorf("%s: bias spread %+v of six endpoints that are alike", o.Latency, o.Spread)
+			}
+		}
+		if len(v.Coverage) != 2*5 {
+			t.Fatalf("%d lines of coverage, want all and four bands, twice", len(v.Coverage))
+		}
+		for i := 0; i < len(v.Coverage); i += 5 {
+			rows := 0
+			for _, c := range v.Coverage[i+1 : i+5] {
+				rows += c.Rows
+				if c.Judged || c.Head != v.Coverage[i].Head {
+					t.Errorf("a band of 100 rows is judged alone: %+v", c)
+				}
+			}
+			if c := v.Coverage[i]; !c.Judged || c.Band != "all" || c.Rows != rows || c.Rows != 400 || c.Effective < 100 ||
+				!(c.Share.Low < c.Share.Mean && c.Share.Mean < c.Share.High) {
+				t.Errorf("coverage of all %+v", c)
+			}
+		}
+		if v.Cost.Bytes < 1000 || v.Pairs < 1000 || v.JudgedAt.IsZero() || v.Beside != nil || !v.Until.Before(time.Now()) {
+			t.Errorf("cost %+v, %d pairs, judged %v until %v beside %v", v.Cost, v.Pairs, v.JudgedAt, v.Until, v.Beside)
+		}
+		if !(v.VersusLevel.High < 0) {
+			t.Errorf("against one number for all %+v", v.VersusLevel)
+		}
+	})
+}
+
+// TestADryRunLeavesNoTrace says what would happen and does nothing of it.
+func TestADryRunLeavesNoTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{Store: &featurestoretest.Memory{}, onLease: func() error { t.Error("a dry run takes the lease"); return nil }}
+		newWorld(t, 33).add(900, time.Now(), time.Second).write(t, s)
+		results, err := started(t, small(t), "a", s).DryRun(t.Context())
+		if err != nil || len(results) != 1 {
+			t.Fatal(results, err)
+		}
+		r := results[0]
+		want(t, r, trainer.Accepted)
+		if r.Version != 0 || r.Verdict == nil || len(bundles(t, s)) != 0 || pointer(t, s).Version != 0 {
+			t.Errorf("a dry run left %d bundles and version %d served; result %+v", len(bundles(t, s)), pointer(t, s).Version, r)
+		}
+		// The real one does what was said, and a pin is known to a dry one.
+		s.onLease = nil
+		real := once(t, small(t), s)
+		want(t, real, trainer.Accepted)
+		if real.Verdict.VersusPrior != r.Verdict.VersusPrior || real.Verdict.Cost.Bytes != r.Verdict.Cost.Bytes {
+			t.Errorf("the dry run said %+v, the real one %+v", r.Verdict, real.Verdict)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package trainer
+
+import (
+	"fmt"
+
+	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/evaluate"
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// OrderVerdict is what p50 forecasts of one latency say between endpoints:
+// routing needs no more of them.
+type OrderVerdict struct {
+	Latency string `json:"latency"` // ttft or tpot
+	// Share of the pairs of held-out requests, dispatched within 5 s to
+	// different endpoints, that were put in the order in which they turned out.
+	Candidate evaluate.Interval  `json:"candidate"`
+	Prior     evaluate.Interval  `json:"prior"`
+	CART      evaluate.Interval  `json:"cart"`
+	Served    *evaluate.Interval `json:"served,omitempty"`
+	// By how much the candidate's share is above the rival's.
+	OverPrior  evaluate.Interval  `json:"over_prior"`
+	OverCART   evaluate.Interval  `json:"over_cart"`
+	OverServed *evaluate.Interval `json:"over_served,omitempty"`
+	// How unlike the biases of endpoints are, what all share left out.
+	Spread      evaluate.BiasSpread  `json:"bias_spread"`
+	PriorSpread evaluate.BiasSpread  `json:"prior_bias_spread"`
+	ServedBias  *evaluate.BiasSpread `json:"served_bias_spread,omitempty"`
+}
+
+const (
+	// orderMargin is by how much of the pairs a candidate must be behind for
+	// sure to be refused: less is nothing that routing would feel.
+	orderMargin = 0.01
+	// mostSpread is how unlike the biases of endpoints may be at most, as a
+	// share, where the rivals do better: what uncorrected costs a few percent
+	// of latency on mixed traffic.
+	mostSpread = 0.05
+	// spreadMargin is how much better a rival's has to be to count: about what
+	// chance makes of a few hundred rows.
+	spreadMargin = 0.03
+)
+
+// order compares the order and the biases of p50 forecasts.
+func (t *Trainer) order(target bundle.Target, judge []sample, r rivals) OrderVerdict {
+	v := OrderVerdict{Latency: map[bundle.Target]string{bundle.TTFTP50: "ttft", bundle.TPOTP50: "tpot"}[target]}
+	seed := t.config.Seed
+	rows := dispatched(target, r.candidate, judge)
+	over := func(rival contender) (its, candidates evaluate.Interval, spread evaluate.BiasSpread) {
+		theirs := dispatched(target, rival, judge)
+		forecasts := make([]float64, len(theirs))
+		for i := range theirs {
+			forecasts[i] = theirs[i].Forecast
+		}
+		return evaluate.Concordance(theirs, seed), evaluate.ConcordanceOver(rows, forecasts, seed), spreadOf(theirs)
+	}
+	v.Candidate, v.Spread = evaluate.Concordance(rows, seed), spreadOf(rows)
+	v.Prior, v.OverPrior, v.PriorSpread = over(r.prior)
+	v.CART, v.OverCART, _ = over(r.cart)
+	if r.served != nil {
+		its, above, spread := over(*r.served)
+		v.Served, v.OverServed, v.ServedBias = &its, &above, &spread
+	}
+	return v
+}
+
+// dispatched are the rows as the statistics between endpoints take them, in
+// logarithms.
+func dispatched(target bundle.Target, c contender, judge []sample) []evaluate.Dispatched {
+	rows := make([]evaluate.Dispatched, len(judge))
+	for i := range judge {
+		residual := c[target][i]
+		if residual != residual { // no forecast: as if the prior had been said
+			residual = 0
+		}
+		prior := logPrior(target, &judge[i])
+		rows[i] = evaluate.Dispatched{At: judge[i].Decided, Endpoint: judge[i].Endpoint, Forecast: prior + residual, Actual: prior + judge[i].Label(target)}
+	}
+	return rows
+}
+
+func spreadOf(rows []evaluate.Dispatched) evaluate.BiasSpread {
+	endpoints, errors := make([]string, len(rows)), make([]float64, len(rows))
+	for i := range rows {
+		endpoints[i], errors[i] = rows[i].Endpoint, rows[i].Forecast-rows[i].Actual
+	}
+	return evaluate.EndpointSpread(endpoints, errors)
+}
+
+// judgeOrder refuses a candidate that orders pairs worse than a rival by more
+// than orderMargin, with 95 % confidence, or whose biases are more unlike than 5 % and than a rival's.
+// Better than a rival it need not be: where the rival already orders nearly
+// all, nothing is left to win.
+func (v *Verdict) judgeOrder(o OrderVerdict) {
+	for _, x := range []struct {
+		over  *evaluate.Interval
+		rival string
+	}{{&o.OverPrior, "the prior"}, {&o.OverCART, "the CART baseline"}, {o.OverServed, "the served bundle"}} {
+		if x.over != nil && x.over.High < -orderMargin {
+			v.refuse(WorseOrder, fmt.Sprintf("orders endpoints by %s worse than %s", o.Latency, x.rival))
+		}
+	}
+	least := o.PriorSpread.Typical
+	if o.ServedBias != nil && !feature.IsUnknown(float64(o.ServedBias.Typical)) {
+		least = min(least, o.ServedBias.Typical)
+	}
+	if o.Spread.Typical > mostSpread && o.Spread.Typical > least+spreadMargin {
+		v.refuse(UnlikeBiases, fmt.Sprintf("its bias of %s differs by %.0f %% between endpoints, %.0f %% without it", o.Latency, 100*o.Spread.Typical, 100*least))
+	}
+}

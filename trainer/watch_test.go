@@ -1,0 +1,86 @@
+package trainer_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spillway-llm/spillway/featurestore/featurestoretest"
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/trainer"
+)
+
+// forecast says of the rows what a bundle forecast: the world's own median,
+// as it was before anything moved.
+func (w *world) forecast(bundle int64, moved float64) {
+	for i := range w.decisions {
+		d, o := &w.decisions[i], &w.outcomes[i]
+		d.Bundle = bundle
+		f := feature.Forecast{Support: 1}
+		f.TTFT.P50, f.TPOT.P50 = o.TTFT/feature.Seconds(math.Exp(0.1*w.rng.NormFloat64())), o.TPOT/feature.Seconds(math.Exp(0.1*w.rng.NormFloat64()))
+		f.TTFT.P90, f.TPOT.P90 = f.TTFT.P50*1.14, f.TPOT.P50*1.14
+		d.Candidates[0].Forecast, d.Candidates[0].Corrected = f, f
+		by := feature.Seconds(math.Exp(moved))
+		o.TTFT, o.TPOT, o.E2E = o.TTFT*by, o.TPOT*by, o.E2E*by
+		o.FinishedAt = o.DecidedAt.Add(o.E2E.Duration())
+	}
+}
+
+// TestDriftRefitsEarly: with a refit an hour, one comes minutes after outcomes
+// have moved, and none does while they stay where they are.
+func TestDriftRefitsEarly(t *testing.T) {
+	for _, moved := range []float64{0, 0.4} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var cycles []time.Duration
+			away := false
+			s := &store{Store: &featurestoretest.Memory{}}
+			s.onLease = func() error { cycles = append(cycles, time.Since(began)); return nil }
+			s.onWindow = func(string) error {
+				if away {
+					return errors.New("no database")
+				}
+				return nil
+			}
+			c, reg := small(t), prometheus.NewRegistry()
+			c.Schedule = "@every 1h"
+			tr, err := trainer.New(c, "a", s, slog.New(slog.DiscardHandler), reg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- tr.Run(ctx) }()
+			w := newWorld(t, 40)
+			for minute := range 50 {
+				pass(time.Minute)
+				synctest.Wait()
+				away = minute == 5 // a look that fails is made up for
+				at := 0.0
+				if minute >= 20 {
+					at = moved
+				}
+				w.add(50, time.Now(), time.Second)
+				w.forecast(1, at)
+				w.write(t, s)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			early := counts(t, reg)["drift"]
+			switch {
+			case moved == 0 && (len(cycles) != 0 || early != 0):
+				t.Errorf("nothing moved, and there were refits at %v", cycles)
+			case moved > 0 && (len(cycles) != 1 || early != 1 || cycles[0] < 21*time.Minute || cycles[0] > 30*time.Minute):
+				t.Errorf("after 20 minutes outcomes moved by %v, and there were refits at %v, %v of them counted", moved, cycles, early)
+			}
+		})
+	}
+}
