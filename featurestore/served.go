@@ -132,7 +132,7 @@ func (s *Store) Revalidate(ctx context.Context, lease Lease, llm string, version
 }
 
 const selectRollback = `
-	SELECT s.max_age, b.emptied_at IS NOT NULL
+	SELECT s.bundle, s.max_age, b.emptied_at IS NOT NULL
 	FROM bundles b JOIN served s ON s.llm = b.llm
 	WHERE b.version = $2 AND b.llm = $1 AND b.accepted
 	FOR UPDATE OF s`
@@ -144,17 +144,9 @@ const selectRollback = `
 // bundle of that version, or Maintain has dropped its bytes.
 func (s *Store) Rollback(ctx context.Context, llm string, version int64) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		var maxAge float64
-		var emptied bool
-		err := tx.QueryRow(ctx, selectRollback, llm, version).Scan(&maxAge, &emptied)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("an accepted bundle of that version: %w", ErrNotFound)
-		}
+		_, maxAge, err := rollbackTo(ctx, tx, llm, version)
 		if err != nil {
 			return err
-		}
-		if emptied {
-			return fmt.Errorf("its bytes, which outlived their retention: %w", ErrNotFound)
 		}
 		if _, err := tx.Exec(ctx, moveServed, llm, version, maxAge, "rollback", true); err != nil {
 			return err
@@ -166,6 +158,33 @@ func (s *Store) Rollback(ctx context.Context, llm string, version int64) error {
 		return failed(fmt.Sprintf("roll %s back to bundle %d", llm, version), err)
 	}
 	return nil
+}
+
+// CheckRollback returns the error that Rollback would, or the version that llm
+// is served with now. It changes nothing.
+func (s *Store) CheckRollback(ctx context.Context, llm string, version int64) (now int64, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		now, _, err = rollbackTo(ctx, tx, llm, version)
+		return err
+	})
+	if err != nil {
+		return 0, failed(fmt.Sprintf("roll %s back to bundle %d", llm, version), err)
+	}
+	return now, nil
+}
+
+// rollbackTo finds out whether llm can be served with a version, and what it is
+// served with; the pointer is locked until the transaction ends.
+func rollbackTo(ctx context.Context, tx pgx.Tx, llm string, version int64) (now int64, maxAge float64, err error) {
+	var emptied bool
+	err = tx.QueryRow(ctx, selectRollback, llm, version).Scan(&now, &maxAge, &emptied)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = fmt.Errorf("an accepted bundle of that version: %w", ErrNotFound)
+	case err == nil && emptied:
+		err = fmt.Errorf("its bytes, which outlived their retention: %w", ErrNotFound)
+	}
+	return now, maxAge, err
 }
 
 const release = `

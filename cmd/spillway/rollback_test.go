@@ -50,6 +50,12 @@ func TestStoreRollback(t *testing.T) {
 	publish(llm, true, ``)
 	publish("another", true, `{"reasons": null}`)
 
+	if out := must(t, database, "store", "rollback", "--dry-run", llm, fmt.Sprint(versions[0])); !strings.Contains(out, fmt.Sprintf("bundle %d now, and would be with bundle %d", versions[2], versions[0])) {
+		t.Errorf("a dry rollback prints %q", out)
+	}
+	if p, err := store.ServedPointer(t.Context(), llm); err != nil || p.Version != versions[2] || p.Pinned {
+		t.Errorf("a dry rollback left %+v %v", p, err)
+	}
 	if out := must(t, database, "store", "rollback", llm, fmt.Sprint(versions[0])); !strings.Contains(out, "--release") {
 		t.Errorf("rollback prints %q", out)
 	}
@@ -75,6 +81,9 @@ func TestStoreRollback(t *testing.T) {
 	if out := must(t, database, "store", "status"); !strings.Contains(out, "(rollback, pinned)") {
 		t.Errorf("status prints\n%s", out)
 	}
+	if out := must(t, database, "store", "rollback", "--dry-run", "--release", llm); !strings.Contains(out, fmt.Sprintf("pinned to bundle %d", versions[0])) {
+		t.Errorf("a dry release prints %q", out)
+	}
 	must(t, database, "store", "rollback", "--release", llm)
 	publish(llm, true, ``)
 	if p, err := store.ServedPointer(t.Context(), llm); err != nil || p.Version != versions[5] || p.Pinned {
@@ -84,6 +93,11 @@ func TestStoreRollback(t *testing.T) {
 	for _, m := range []mistake{
 		{name: "a refused bundle", args: []string{"store", "rollback", llm, fmt.Sprint(versions[1])}, says: []string{llm, "accepted", "store bundles " + llm}},
 		{name: "another LLM's bundle", args: []string{"store", "rollback", llm, fmt.Sprint(versions[3])}, says: []string{llm, "store bundles"}},
+		{name: "a refused bundle, dry", args: []string{"store", "rollback", "--dry-run", llm, fmt.Sprint(versions[1])}, says: []string{llm, "accepted", "store bundles " + llm}},
+		{name: "release of nothing, dry", args: []string{"store", "rollback", "--dry-run", "--release", llm}, says: []string{llm, "not pinned"}},
+		{name: "a dry schedule", args: []string{"trainer", "--dry-run"}, says: []string{"--dry-run", "--once"}},
+		{name: "no limit of verdicts", args: []string{"trainer", "verdicts", "--limit", "0"}, says: []string{"--limit"}},
+		{name: "verdicts of two", args: []string{"trainer", "verdicts", llm, "b"}, says: []string{"one LLM"}},
 		{name: "no version", args: []string{"store", "rollback", llm, "last"}, says: []string{"VERSION", `"last"`}},
 		{name: "no argument", args: []string{"store", "rollback", llm}, says: []string{"LLM VERSION"}},
 		{name: "release of all", args: []string{"store", "rollback", "--release"}, says: []string{"--release", "LLM"}},

@@ -121,7 +121,7 @@ func printBundles(cmd *cobra.Command, list []listedBundle) {
 }
 
 func storeRollbackCommand() *cobra.Command {
-	var release bool
+	var release, dry bool
 	cmd := &cobra.Command{
 		Use:   "rollback LLM VERSION",
 		Short: "Serve an earlier bundle again, and keep it served",
@@ -130,6 +130,7 @@ func storeRollbackCommand() *cobra.Command {
 them, but don't move it. It goes stale like any other when it is found no better
 than the prior. After the release the next accepted refit is served.`,
 		Example: `  DATABASE_URL=postgres://... spillway store rollback qwen3-32b 41
+  DATABASE_URL=postgres://... spillway store rollback --dry-run qwen3-32b 41
   DATABASE_URL=postgres://... spillway store rollback --release qwen3-32b`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -143,7 +144,7 @@ than the prior. After the release the next accepted refit is served.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			llm := args[0]
 			if release {
-				return releasePin(cmd, llm)
+				return releasePin(cmd, llm, dry)
 			}
 			version, err := strconv.ParseInt(args[1], 10, 64)
 			if err != nil || version < 1 {
@@ -154,6 +155,9 @@ than the prior. After the release the next accepted refit is served.`,
 				return err
 			}
 			defer store.Close()
+			if dry {
+				return dryRollback(cmd, store, llm, version)
+			}
 			err = store.Rollback(cmd.Context(), llm, version)
 			if errors.Is(err, featurestore.ErrNotFound) {
 				return fmt.Errorf("%w: \"spillway store bundles %s\" lists what there is", err, llm)
@@ -165,16 +169,41 @@ than the prior. After the release the next accepted refit is served.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be served, and change nothing")
 	cmd.Flags().BoolVar(&release, "release", false, "let refits move what is served again")
 	return cmd
 }
 
-func releasePin(cmd *cobra.Command, llm string) error {
+// dryRollback says what a rollback would do, by the rules of the real one.
+func dryRollback(cmd *cobra.Command, store *featurestore.Store, llm string, version int64) error {
+	now, err := store.CheckRollback(cmd.Context(), llm, version)
+	if errors.Is(err, featurestore.ErrNotFound) {
+		return fmt.Errorf("%w: \"spillway store bundles %s\" lists what there is", err, llm)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "a dry run: %s is served with bundle %d now, and would be with bundle %d\n", llm, now, version)
+	return nil
+}
+
+func releasePin(cmd *cobra.Command, llm string, dry bool) error {
 	store, err := askStore(cmd)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	if dry {
+		p, err := store.ServedPointer(cmd.Context(), llm)
+		switch {
+		case err != nil:
+			return err
+		case !p.Pinned:
+			return fmt.Errorf("release what %s is served with: %w", llm, featurestore.ErrNotPinned)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "a dry run: %s is pinned to bundle %d now, and would not be\n", llm, p.Version)
+		return nil
+	}
 	if err := store.Release(cmd.Context(), llm); err != nil {
 		return err
 	}

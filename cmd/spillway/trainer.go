@@ -3,21 +3,20 @@ package main
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/telemetry"
 	"github.com/spillway-llm/spillway/trainer"
 )
 
 func trainerCommand() *cobra.Command {
 	var flags configFlags
-	var once, asJSON bool
+	var once, dry, asJSON bool
 	var schedule string
 	cmd := &cobra.Command{
 		Use:   "trainer",
@@ -29,7 +28,9 @@ says no once the last refit failed, or none ended well for three intervals of th
 schedule. Needs DATABASE_URL.`,
 		Example: `  spillway trainer --cron "*/10 * * * *"
   spillway trainer --cron "@every 20s"
-  spillway trainer --once --json`,
+  spillway trainer --once --json
+  spillway trainer --once --dry-run
+  spillway trainer verdicts qwen3-32b`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, log, done, err := flags.load(cmd)
@@ -46,6 +47,9 @@ schedule. Needs DATABASE_URL.`,
 			if err != nil {
 				return err
 			}
+			if dry && !once {
+				return errors.New("--dry-run wants --once: it says what one refit would do")
+			}
 			ctx := cmd.Context()
 			store, err := openStore(ctx, log, !once)
 			if err != nil {
@@ -60,6 +64,16 @@ schedule. Needs DATABASE_URL.`,
 			t, err := trainer.New(config, owner, refitStore{store}, log, reg)
 			if err != nil {
 				return err
+			}
+			if dry {
+				results, err := t.DryRun(ctx)
+				if err != nil {
+					return err
+				}
+				if !asJSON {
+					fmt.Fprintln(cmd.OutOrStdout(), "a dry run: nothing is stored, served or renewed; a refit now would do this")
+				}
+				return printRefits(cmd, results, asJSON)
 			}
 			if once {
 				results, err := t.Once(ctx)
@@ -79,8 +93,10 @@ schedule. Needs DATABASE_URL.`,
 	}
 	flags.register(cmd)
 	cmd.Flags().BoolVar(&once, "once", false, "run one refit and exit")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --once: say what the refit would do, and change nothing")
 	cmd.Flags().StringVar(&schedule, "cron", "", `when to refit, instead of trainer.schedule: "*/10 * * * *" or "@every 20s"`)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "with --once: print the verdicts as JSON")
+	cmd.AddCommand(trainerVerdictsCommand())
 	return cmd
 }
 
@@ -121,20 +137,4 @@ func printRefits(cmd *cobra.Command, results []trainer.Result, asJSON bool) erro
 		}
 	}
 	return nil
-}
-
-// verdictTable shows the pinball losses of all contenders.
-func verdictTable(v *trainer.Verdict) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "  learned from %d rows, judged on %d later ones; pinball loss of ln(actual/prior) [95 %%]\n", v.LearnRows, v.HeldOut)
-	fmt.Fprintf(&s, "  %-9s %5s %26s %26s %26s %8s %7s\n", "head", "rows", "candidate", "prior", "CART", "distinct", "below")
-	cell := func(i evaluate.Interval) string {
-		return fmt.Sprintf("%.4f [%.4f, %.4f]", i.Mean, i.Low, i.High)
-	}
-	for _, h := range v.Heads {
-		fmt.Fprintf(&s, "  %-9s %5d %26s %26s %26s %8d %6.1f%%\n", h.Head, h.Rows, cell(h.Candidate), cell(h.Prior), cell(h.CART), h.Distinct, 100*h.Below)
-	}
-	fmt.Fprintf(&s, "  median APE of p50: TTFT %.1f %% (prior %.1f %%), TPOT %.1f %% (prior %.1f %%)\n",
-		100*v.TTFTMedianAPE, 100*v.PriorTTFTMedianAPE, 100*v.TPOTMedianAPE, 100*v.PriorTPOTMedianAPE)
-	return s.String()
 }
