@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-llm/spillway/router/admin"
+	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
@@ -244,7 +245,7 @@ func (s *servers) drain(timeout time.Duration) {
 	s.admin.Drain()
 	if !shutDown(s.front, timeout) {
 		s.log.Warn("requests in flight are cut off", "drain_timeout", timeout)
-		s.stop(gateway.ErrStopping)
+		s.stop(front.ErrStopping)
 		shutDown(s.front, endTimeout)
 		s.front.Close()
 	}

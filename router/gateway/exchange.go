@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/openai"
+	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
 
@@ -28,11 +29,9 @@ type exchange struct {
 	api    openai.API
 	body   []byte // as it goes to the endpoint; dropped once an answer came
 	stream bool   // the client asked for a streamed answer
-	many   bool   // and for more than one completion
 	strip  bool   // the usage chunk was asked for here and must not reach the client
 
-	meter      *openai.Meter // of an answer that is understood, else nil
-	heard      int           // its events that the ticket was told
+	heard      front.Answer
 	dispatched time.Time
 	status     int // of the answer the client sees; 0 before
 	ended      bool
@@ -202,29 +201,29 @@ func unsent(err error) bool {
 
 // stopping reports whether the router, not the client, ends this request.
 func (x *exchange) stopping() bool {
-	return errors.Is(context.Cause(x.r.Context()), ErrStopping)
+	return errors.Is(context.Cause(x.r.Context()), front.ErrStopping)
 }
 
 // fail ends a request of whose answer no byte has arrived.
 func (x *exchange) fail(err error) {
-	var f fault
+	var f front.Fault
 	how := feature.UpstreamError
 	switch {
 	case x.stopping():
 		how = feature.Lost
-		f = fault{http.StatusServiceUnavailable, "stopping", ErrStopping.Error(), 0}
+		f = front.Stopping()
 	case x.r.Context().Err() != nil:
 		how = feature.ClientAbort
-		f = fault{statusClientClosed, "client_abort", "the client left", 0}
+		f = front.Refuse(front.StatusClientClosed, "client_abort", "the client left")
 	case errors.Is(err, errSilent):
 		how = feature.UpstreamTimeout
-		f = fault{http.StatusGatewayTimeout, "upstream_timeout", "the endpoint did not answer in time", 0}
+		f = front.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the endpoint did not answer in time")
 	case unsent(err):
-		f = fault{http.StatusBadGateway, "upstream_connect", "the endpoint could not be reached", 0}
+		f = front.Refuse(http.StatusBadGateway, "upstream_connect", "the endpoint could not be reached")
 	default:
-		f = fault{http.StatusBadGateway, "upstream_reset", "the endpoint ended the connection without an answer", 0}
+		f = front.Refuse(http.StatusBadGateway, "upstream_reset", "the endpoint ended the connection without an answer")
 	}
-	x.status = f.status
+	x.status = f.Status
 	x.end(how, time.Now(), err)
 	x.name()
 	writeFault(x.w, f)
@@ -233,9 +232,9 @@ func (x *exchange) fail(err error) {
 // name puts into the answer's headers who served it and why.
 func (x *exchange) name() {
 	h := x.w.Header()
-	h.Set(headerEndpoint, x.ticket.Endpoint())
-	h.Set(headerDecision, x.ticket.Header())
-	h.Set(headerPolicy, x.ticket.Policy())
+	h.Set(front.HeaderEndpoint, x.ticket.Endpoint())
+	h.Set(front.HeaderDecision, x.ticket.Header())
+	h.Set(front.HeaderPolicy, x.ticket.Policy())
 }
 
 // end settles the request, once. err is for the log: it never holds anything
@@ -245,18 +244,7 @@ func (x *exchange) end(how feature.Status, now time.Time, err error) {
 		return
 	}
 	x.ended = true
-	unknown := feature.Unknown
-	e := route.End{
-		Status: how, HTTPStatus: x.status, ErrorInside: errors.Is(err, errInside),
-		TTFT: feature.Seconds(unknown), TPOT: feature.Seconds(unknown), E2E: feature.Seconds(unknown),
-		PromptTokens: unknown, OutputTokens: unknown, CachedTokens: unknown,
-	}
-	if how == feature.OK {
-		e.E2E = feature.SecondsOf(now.Sub(x.dispatched))
-	}
-	if x.meter != nil {
-		x.label(&e)
-	}
+	e := x.heard.End(how, x.status, x.dispatched, now, err)
 	x.ticket.End(e)
 	x.g.metrics.requests.WithLabelValues(string(how)).Inc()
 	if x.g.log.Enabled(x.r.Context(), slog.LevelDebug) {
@@ -273,11 +261,7 @@ func (x *exchange) close() {
 		}
 		x.end(feature.Lost, time.Now(), nil)
 	}
-	if x.meter != nil {
-		x.meter.Reset()
-		x.g.meters.Put(x.meter)
-		x.meter = nil
-	}
+	x.heard.Close()
 	if x.deadlines {
 		// net/http would let it run on into the connection's next request.
 		_ = x.control.SetWriteDeadline(time.Time{})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	doors "github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/gateway"
 )
 
@@ -310,7 +311,7 @@ func TestRouterThatStops(t *testing.T) {
 		if early {
 			go func() {
 				receive(t, asked, "the engine to be asked")
-				f.stop(gateway.ErrStopping)
+				f.stop(doors.ErrStopping)
 			}()
 		}
 		a, err := f.post(t, t.Context(), chatBody)
@@ -318,7 +319,7 @@ func TestRouterThatStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !early {
-			f.stop(gateway.ErrStopping)
+			f.stop(doors.ErrStopping)
 		}
 		if early {
 			if a.StatusCode != 503 || a.Header.Get("X-Spillway-Reason") != "stopping" {

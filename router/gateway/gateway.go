@@ -30,7 +30,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -40,7 +39,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/spillway-llm/spillway/internal/openai"
+	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
 
@@ -112,11 +111,6 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// ErrStopping, as the cause of a request context's cancellation, says that the
-// router is going away: such requests are recorded as lost, not as aborted by
-// their clients.
-var ErrStopping = errors.New("the router is stopping")
-
 // Gateway is an http.Handler for everything below /v1.
 type Gateway struct {
 	config    Config
@@ -125,7 +119,6 @@ type Gateway struct {
 	log       *slog.Logger
 	metrics   *metrics
 	since     time.Time // what /v1/models says LLMs were created at
-	meters    sync.Pool // of *openai.Meter
 	buffers   sync.Pool // of *[]byte, readSize long
 }
 
@@ -143,7 +136,6 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 		log:       log,
 		metrics:   newMetrics(reg),
 		since:     time.Now(),
-		meters:    sync.Pool{New: func() any { return new(openai.Meter) }},
 		buffers:   sync.Pool{New: func() any { b := make([]byte, readSize); return &b }},
 	}
 	if g.transport == nil {
@@ -156,7 +148,7 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 // net/http wants it, where a client's connection must be broken.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !served(r.URL.Path) {
-		g.refuse(w, fault{http.StatusNotFound, "unknown_path", "this router serves paths below /v1 only", 0})
+		g.refuse(w, front.Refuse(http.StatusNotFound, "unknown_path", "this router serves paths below /v1 only"))
 		return
 	}
 	if g.serveModels(w, r) {

@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
 
@@ -82,4 +83,22 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.unread.WithLabelValues(why)
 	}
 	return m
+}
+
+// heard counts what was heard of an answer that was passed on to its end.
+func (m *metrics) heard(a *front.Answer, how feature.Status) {
+	if n := a.Malformed(); n > 0 {
+		m.unread.WithLabelValues("malformed").Add(float64(n))
+	}
+	if n := a.Skipped(); n > 0 {
+		m.unread.WithLabelValues("too_long").Add(float64(n))
+	}
+	if how != feature.OK || !a.Metered() {
+		return
+	}
+	usage := "absent"
+	if a.Usage() {
+		usage = "reported"
+	}
+	m.usage.WithLabelValues(usage).Inc()
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/spillway-llm/spillway/router/front"
 )
 
 // modelObject is one LLM as the API lists it. It is created when the gateway
@@ -40,7 +42,7 @@ func (g *Gateway) serveModels(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	if !slices.Contains(names, rest) {
-		g.refuse(w, fault{http.StatusNotFound, "model_not_found", "no endpoint serves `" + clip(rest) + "`", 0})
+		g.refuse(w, front.Refuse(http.StatusNotFound, "model_not_found", "no endpoint serves `"+front.Clip(rest)+"`"))
 		return true
 	}
 	writeJSON(w, g.model(rest))

@@ -6,8 +6,9 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
+
+	"github.com/spillway-llm/spillway/router/front"
 )
 
 // firstAlloc is the most that is allocated on a client's word about the length
@@ -18,8 +19,7 @@ const firstAlloc = 1 << 20
 // senders; net/http's own limits end before the body.
 func (x *exchange) read() ([]byte, error) {
 	limit := x.g.config.MaxBody
-	tooLarge := fault{http.StatusRequestEntityTooLarge, "body_too_large",
-		"the request body is longer than the " + sizeText(limit) + " that `max_body_bytes` allows", 0}
+	tooLarge := front.TooLarge(limit)
 	if x.r.ContentLength > limit {
 		x.w.Header().Set("Connection", "close")
 		return nil, tooLarge
@@ -44,22 +44,12 @@ func (x *exchange) read() ([]byte, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// The deadline stays: what is left of the body is not waited for.
 		x.w.Header().Set("Connection", "close")
-		return nil, fault{http.StatusRequestTimeout, "body_timeout", "the request body did not arrive in time", 0}
+		return nil, front.Refuse(http.StatusRequestTimeout, "body_timeout", "the request body did not arrive in time")
 	}
 	if x.r.Context().Err() != nil {
 		return nil, err
 	}
-	return nil, badRequest("body_unreadable", "the request body ended early")
-}
-
-func sizeText(n int64) string {
-	for _, unit := range []string{"bytes", "KiB", "MiB"} {
-		if n < 1024 || n%1024 != 0 {
-			return strconv.FormatInt(n, 10) + " " + unit
-		}
-		n /= 1024
-	}
-	return strconv.FormatInt(n, 10) + " GiB"
+	return nil, front.BadRequest("body_unreadable", "the request body ended early")
 }
 
 // payload is a request body on its way to an endpoint. It lets go of the bytes

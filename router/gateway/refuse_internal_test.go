@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
 
@@ -29,7 +30,7 @@ func TestRefusalsOfRoute(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		x := exchange{g: g, w: w, r: httptest.NewRequest("POST", "/v1/completions", nil)}
-		x.reject(undecided(c.err))
+		x.reject(front.Undecided(c.err))
 		if h := w.Header(); w.Code != c.status || h.Get("X-Spillway-Reason") != c.reason || h.Get("Retry-After") != c.retryAfter {
 			t.Errorf("%v: %d %v", c.err, w.Code, h)
 		}
