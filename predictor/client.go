@@ -83,8 +83,8 @@ func (c *Client) Close() error {
 // Ready waits until the predictor is connected or ctx ends.
 func (c *Client) Ready(ctx context.Context) error {
 	for c.frames != nil {
-		conn, foreign, changed := c.frames.now()
-		if conn != nil {
+		ready, foreign, changed := c.frames.ready()
+		if ready {
 			return nil
 		}
 		if foreign {

@@ -67,6 +67,18 @@ func (l *frameLink) set(c *frameConn, foreign bool) {
 	l.changed = make(chan struct{})
 }
 
+// ready reports whether there is a connection that is not known to be lost; if
+// not, changed is what to wait for.
+func (l *frameLink) ready() (ready, foreign bool, changed <-chan struct{}) {
+	c, foreign, changed := l.now()
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		ready = c.calls != nil
+	}
+	return ready, foreign, changed
+}
+
 // now returns the connection, or nil, and whether gRPC is to be used instead.
 func (l *frameLink) now() (c *frameConn, foreign bool, changed <-chan struct{}) {
 	l.mu.Lock()
@@ -167,7 +179,7 @@ func (c *frameConn) send(ctx context.Context, q *question, number uint32) error 
 	if late := errors.As(err, &timeout) && timeout.Timeout(); late && n == 0 {
 		return status.FromContextError(context.DeadlineExceeded).Err()
 	}
-	c.conn.Close()
+	c.lose()
 	return errLost
 }
 
@@ -197,6 +209,7 @@ func (c *frameConn) read() {
 	}
 }
 
+// lose ends the connection, if nobody has, and all calls.
 func (c *frameConn) lose() {
 	c.conn.Close()
 	c.mu.Lock()
