@@ -25,6 +25,7 @@ type endpoint struct {
 
 	// Of the present snapshot.
 	state    *pool.State
+	address  string // of its URL, as Address writes it
 	profile  *physics.Profile
 	capacity float64 // of its cache in tokens, as the index was told
 	perByte  float64 // tokens a byte of prompt is, as the index was told
@@ -69,6 +70,9 @@ func (r *Router) meet(e *pool.State) *endpoint {
 		}
 		known = fresh
 		r.endpoints[e.ID] = known
+	}
+	if known.state == nil || known.state.URL != e.URL {
+		known.address = addressOf(e.URL)
 	}
 	known.state, known.profile = e, r.profile(e)
 	capacity := float64(known.profile.KVCapacityTokens)

@@ -17,6 +17,10 @@ type Query struct {
 	PromptTokens int    // of what is no text: token ids, media
 	Salt         string // cache salt, LoRA adapter: part of the prefix
 
+	// Within, when not nil, lists the addresses of the endpoints that may
+	// serve, as Address writes them, sorted. An empty list leaves none.
+	Within []string
+
 	MaxOutputTokens int // the request's own limit; negative when it gives none
 	Completions     int // the field n; 0 means 1
 	Streaming       bool

@@ -68,18 +68,25 @@ func (t *Ticket) move() bool {
 	if next == nil {
 		return false
 	}
+	t.moveTo(next, was.corrected, now)
+	return true
+}
+
+// moveTo charges the ticket to next instead, of which the decision forecast
+// so much. Called under router.mu.
+func (t *Ticket) moveTo(next *endpoint, corrected feature.Forecast, now time.Time) {
+	r := t.router
 	t.settle()
 	t.endpoint, t.url = next, next.state.URL
 	t.attempt++
 	t.others = nil
-	t.corrected, t.plain = was.corrected, feature.NoForecast // made for another moment: nothing is learned from it
-	t.entry.UncachedTokens = t.entry.PromptTokens            // what it holds was not asked
+	t.corrected, t.plain = corrected, feature.NoForecast // made for another moment: nothing is learned from it
+	t.entry.UncachedTokens = t.entry.PromptTokens        // what it holds was not asked
 	t.believed = belief{}
 	t.work = float64(next.profile.Coefficients.Work(t.prompt, t.prompt))
 	t.reported, t.sentAt = false, time.Time{}
 	t.charge(now)
 	r.metrics.lastResort(r.standing(next.state, now))
-	return true
 }
 
 // nextBest is the best other endpoint that the present pool has: of the best

@@ -34,7 +34,7 @@ type Ticket struct {
 	corrected feature.Forecast
 	plain     feature.Forecast // before online correction
 	bundle    int64            // behind them
-	attempt   int              // 1, and 2 after a retry
+	attempt   int              // 1, and one more after each move
 	work      float64          // seconds of prefill by the step model
 	believed  belief
 	reported  bool      // the pool knows that it failed here

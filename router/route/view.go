@@ -102,7 +102,7 @@ func (r *Router) candidates(s *scratch, q *Query) error {
 	snap := r.sync()
 	s.epoch, s.known = snap.Epoch, s.known[:0]
 	for _, e := range r.present {
-		if serves(e.state, q.LLM) {
+		if serves(e.state, q.LLM) && q.allows(e.address) {
 			s.known = append(s.known, e)
 		}
 	}
@@ -111,6 +111,8 @@ func (r *Router) candidates(s *scratch, q *Query) error {
 		return ErrNoEndpoint
 	case len(s.known) > 0:
 		return nil
+	case q.Within != nil:
+		return fmt.Errorf("%w: none of the %d that may serve this request does", ErrNoEndpoint, len(q.Within))
 	}
 	if l := r.llms[q.LLM]; l != nil && !l.listed.IsZero() {
 		return fmt.Errorf("%w: those that served %q are gone", ErrNoEndpoint, q.LLM)
