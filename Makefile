@@ -97,6 +97,10 @@ bench-published: ## the published workloads in simulation, beside their publishe
 bench-fleet: ## requests simulated per second of CPU, and the cost of large fleets
 	$(Q)$(GO) run ./internal/bench/fleet --out docs/results
 
+.PHONY: bench-gate
+bench-gate: ## what the trainer's gate lets through of 1,000 bad refits, of empty ones and of good ones (minutes)
+	$(Q)$(GO) run ./internal/bench/gate --out docs/results
+
 .PHONY: bench-predictor
 bench-predictor: ## latency and CPU of forecasts over a Unix socket, beside the bare evaluation and leaves (minutes)
 	$(Q)$(GO) run ./internal/bench/predictor --out docs/results

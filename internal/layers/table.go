@@ -188,6 +188,8 @@ var Table = []Layer{
 		Why: "replays what a real engine served and compares"},
 	{Package: "internal/bench/fleet", May: []string{"internal/bench"},
 		Why: "runs the benchmarks that stand beside the code and judges their numbers"},
+	{Package: "internal/bench/gate", May: []string{"internal/bench", "internal/feature", "internal/physics", "trainer"},
+		Why: "runs whole refits on windows that it spoils, through the trainer's own face"},
 	{Package: "internal/bench/predictor", May: []string{"internal/bench", "internal/feature", "internal/bundle", "trainer/gbdt", "predictor"},
 		Why: "asks a predictor as a router does and knows what the bare evaluation costs"},
 	{Package: telemetry,
