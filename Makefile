@@ -93,6 +93,10 @@ bench-engine: ## how well the simulated engine replays what real engines served 
 bench-published: ## the published workloads in simulation, beside their published numbers (needs SPILLWAY_DATA; minutes)
 	$(Q)$(GO) run ./internal/bench/published --data '$(SPILLWAY_DATA)' --out docs/results
 
+.PHONY: bench-forecast
+bench-forecast: ## forecasts on measured rows they have not seen, beside the prior, trees and a baseline (needs SPILLWAY_DATA)
+	$(Q)$(GO) run ./internal/bench/forecast --data '$(SPILLWAY_DATA)' --out docs/results
+
 .PHONY: bench-fleet
 bench-fleet: ## requests simulated per second of CPU, and the cost of large fleets
 	$(Q)$(GO) run ./internal/bench/fleet --out docs/results
