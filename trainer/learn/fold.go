@@ -47,13 +47,12 @@ func eraOf(samples []Sample, forms fit.Forms, halfLife time.Duration) era {
 }
 
 // gains reports whether ratios of losses are a gain: by leastGain in the mean,
-// and for at least half of them.
+// and none a loss.
 func gains(ratios []float64) bool {
-	lost := 0
 	for _, r := range ratios {
 		if !(r <= 1) {
-			lost++
+			return false
 		}
 	}
-	return evaluate.Mean(ratios) < 1-leastGain && 2*lost <= len(ratios)
+	return evaluate.Mean(ratios) < 1-leastGain
 }

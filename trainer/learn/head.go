@@ -43,8 +43,9 @@ type choice struct {
 	clip    float64
 }
 
-// loss is the mean pinball loss of a choice on the judges that count; NaN when
-// none do.
+// loss is what a choice loses on the judges that count, NaN when none do: of a
+// median the mean of |forecast/actual - 1|, which is what people see of it, else
+// the mean pinball loss.
 func (t *trial) loss(target bundle.Target, c choice, counts func(i int) bool) float64 {
 	var sum, n float64
 	for i, y := range t.judges.Y {
@@ -55,7 +56,11 @@ func (t *trial) loss(target bundle.Target, c choice, counts func(i int) bool) fl
 		if c.shifted {
 			forecast += t.shift
 		}
-		sum += evaluate.Pinball(Quantiles[target], y, forecast)
+		if q := Quantiles[target]; q == 0.5 {
+			sum += math.Abs(math.Expm1(forecast - y))
+		} else {
+			sum += evaluate.Pinball(q, y, forecast)
+		}
 		n++
 	}
 	return sum / n
@@ -156,7 +161,7 @@ func put(ctx context.Context, target bundle.Target, f *fold, settings *Settings)
 }
 
 // better reports whether a wins over b in all trials together, by leastGain of
-// the loss, and loses in at most half of them.
+// the loss, and loses in none of them.
 func better(target bundle.Target, trials []trial, a, b choice) bool {
 	var ratios []float64
 	for i := range trials {

@@ -30,6 +30,7 @@ func Defaults() Settings {
 // measured-h200 that lie before the last fifth of their file.
 const (
 	halfShare = 0.35 // of the rows, after which a row weighs half: engines drift with work as well as with time
+	mostStake = 1.0  // log of the most that a row weighs more or less for being far from its prior
 	lightest  = 1e-3 // least weight of a row: old rows fade, they don't vanish
 
 	judgedParts  = 3 // of the rows, in order of time, that judge what was learned of those before
@@ -37,7 +38,7 @@ const (
 
 	stopRounds = 20    // trees without gain there that end a fit
 	fewestTree = 3     // trees at least, however early the fit would stop
-	leastGain  = 0.01  // share of the loss by which more of a forest must win there
+	leastGain  = 0.03  // share of the loss by which more of a head must win each time
 	clipShare  = 0.005 // of the residuals at either end that no forecast reaches
 
 	// firstClip bounds what a forest may say until it has proven more on rows

@@ -140,17 +140,23 @@ func extent(f *physics.Fitted, rows []Seen, kind int) (least, most float64) {
 	return least, most
 }
 
-// The grids of knots: doubling, since what matters of a size is its magnitude.
+// The grids of knots grow by a factor, since what matters of a size is its
+// magnitude.
 var (
 	tokenKnots = append([]float64{1}, doubling(5, 22)...)
 	countKnots = doubling(0, 12)
 	shareKnots = []float64{0.25, 0.5, 0.75}
+	timeKnots  = growing(0.02, 1000, 1.5)
 )
 
 func doubling(from, to int) []float64 {
+	return growing(math.Exp2(float64(from)), math.Exp2(float64(to)), 2)
+}
+
+func growing(from, to, factor float64) []float64 {
 	var knots []float64
-	for i := from; i <= to; i++ {
-		knots = append(knots, math.Exp2(float64(i)))
+	for k := from; k <= to; k *= factor {
+		knots = append(knots, k)
 	}
 	return knots
 }
@@ -180,6 +186,7 @@ func candidates(rows []Seen, kind int) []physics.Term {
 		add(open(feature.ColumnPriorTTFT), open(physics.Constant), open(feature.ColumnPriorTPOT))
 		add(ramps(rows, uncached, tokenKnots)...)
 		add(steps(rows, uncached, tokenKnots)...)
+		add(ramps(rows, feature.ColumnPriorTTFT, timeKnots)...)
 		prompt := open(feature.ColumnPromptTokens)
 		terms = append(terms, physics.Term{Seconds: 1, Ramp: open(uncached), Times: &prompt}) // attention
 		add(ramps(rows, prefill, tokenKnots)...)
