@@ -116,6 +116,9 @@ type TrainerConfig struct {
 	MinHeldOut   int           `yaml:"min_held_out"`
 	MinNewRows   int           `yaml:"min_new_rows"`
 	QuietMost    time.Duration `yaml:"quiet_most"`
+	DriftPoll    time.Duration `yaml:"drift_poll"`    // 0 watches nothing between refits
+	MostBytes    int           `yaml:"most_bytes"`    // of a bundle
+	MostForecast time.Duration `yaml:"most_forecast"` // that 16 candidates may take
 	Trees        int           `yaml:"trees"`
 	Leaves       int           `yaml:"leaves"`
 	LearningRate float64       `yaml:"learning_rate"`
@@ -158,6 +161,7 @@ func defaultConfig() Config {
 		Trainer: TrainerConfig{
 			Schedule: t.Schedule, Admin: "127.0.0.1:8083", Window: t.Window, WindowRows: t.WindowRows, HalfLife: t.HalfLife,
 			HeldOutShare: t.HeldOutShare, MinHeldOut: t.MinHeldOut, MinNewRows: t.MinNewRows, QuietMost: t.QuietMost,
+			DriftPoll: t.DriftPoll, MostBytes: t.MostBytes, MostForecast: t.MostForecast,
 			Trees: t.Fit.Trees, Leaves: t.Fit.Leaves, LearningRate: t.Fit.LearningRate, Threads: t.Fit.Threads, Seed: t.Seed,
 		},
 	}
@@ -268,6 +272,7 @@ func (c *Config) trainer() (trainer.Config, error) {
 	t := trainer.Defaults()
 	t.Schedule, t.Window, t.WindowRows, t.HalfLife = c.Trainer.Schedule, c.Trainer.Window, c.Trainer.WindowRows, c.Trainer.HalfLife
 	t.HeldOutShare, t.MinHeldOut, t.MinNewRows, t.QuietMost = c.Trainer.HeldOutShare, c.Trainer.MinHeldOut, c.Trainer.MinNewRows, c.Trainer.QuietMost
+	t.DriftPoll, t.MostBytes, t.MostForecast = c.Trainer.DriftPoll, c.Trainer.MostBytes, c.Trainer.MostForecast
 	t.Fit.Trees, t.Fit.Leaves, t.Fit.LearningRate, t.Fit.Threads = c.Trainer.Trees, c.Trainer.Leaves, c.Trainer.LearningRate, c.Trainer.Threads
 	t.Seed = c.Trainer.Seed
 	t.Profiles, t.DefaultProfile = byClass, other
