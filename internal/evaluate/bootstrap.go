@@ -82,14 +82,43 @@ func blockwise(rows []share, seed uint64) Interval {
 	return resample(all, seed)
 }
 
+// mostBins bounds what CorrelationTime costs.
+const mostBins = 2048
+
 // CorrelationTime is how many neighbouring values say no more than one
 // independent one: 1 plus twice the sum of the autocorrelations, as far as
 // pairs of them are positive and fall (Geyer 1992). Values stand in order of
 // time and are known. It is at least 1, and too small by half where it is a
-// tenth of the length: so short a series can't tell.
+// tenth of the length: so short a series can't tell. Of a long series the means
+// of neighbours are looked at, and by how much more they vary than they should.
 func CorrelationTime(values []float64) float64 {
 	n := len(values)
-	mean := Mean(values)
+	per := (n + mostBins - 1) / mostBins
+	if per <= 1 {
+		return correlationTime(values)
+	}
+	bins := make([]float64, 0, mostBins)
+	for from := 0; from+per <= n; from += per {
+		bins = append(bins, Mean(values[from:from+per]))
+	}
+	excess := float64(per) * variance(bins) / variance(values)
+	if !(excess > 0) {
+		return 1
+	}
+	return max(1, excess*correlationTime(bins))
+}
+
+func variance(values []float64) float64 {
+	mean, sum := Mean(values), 0.0
+	for _, v := range values {
+		sum += (v - mean) * (v - mean)
+	}
+	return sum / float64(len(values))
+}
+
+func correlationTime(values []float64) float64 {
+	n := len(values)
+	mean, whole := Mean(values), variance(values)*float64(len(values))
 	at := func(lag int) float64 {
 		var sum float64
 		for i := lag; i < n; i++ {
@@ -97,13 +126,12 @@ func CorrelationTime(values []float64) float64 {
 		}
 		return sum
 	}
-	variance := at(0)
-	if !(variance > 0) {
+	if !(whole > 0) {
 		return 1
 	}
 	time, least := 1.0, math.Inf(1)
 	for lag := 1; lag < n/2; lag += 2 {
-		pair := min(least, (at(lag)+at(lag+1))/variance)
+		pair := min(least, (at(lag)+at(lag+1))/whole)
 		if pair <= 0 {
 			break
 		}
