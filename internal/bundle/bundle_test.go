@@ -55,6 +55,10 @@ func TestCheckRefuses(t *testing.T) {
 		{"NaN clip", "clips", func(b *bundle.Bundle) { b.Heads[0].Low = nan }},
 		{"crossed clip", "clips", func(b *bundle.Bundle) { b.Heads[0].Low, b.Heads[0].High = 1, -1 }},
 		{"wide clip", "clips", func(b *bundle.Bundle) { b.Heads[0].High = math.Inf(1) }},
+		{"NaN shift", "shifts", func(b *bundle.Bundle) { b.Heads[0].Shift = nan }},
+		{"damped by more than all", "damped", func(b *bundle.Bundle) { b.Heads[0].Damping = 1.1 }},
+		{"falling term", "term 2", func(b *bundle.Bundle) { b.Fitted.TTFT.Terms[2].Seconds = -1 }},
+		{"no range of priors", "range", func(b *bundle.Bundle) { b.Fitted.TTFT.Min = 0 }},
 		{"support", "support of waiting", func(b *bundle.Bundle) { b.Support.Min[feature.Index("waiting")] = 1e9 }},
 		{"support without priors", "support of prior_tpot", func(b *bundle.Bundle) {
 			b.Support.Min[feature.ColumnPriorTPOT], b.Support.Max[feature.ColumnPriorTPOT] = nan32, nan32

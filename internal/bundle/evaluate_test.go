@@ -28,23 +28,36 @@ func plain(t *rapid.T, b *bundle.Bundle, v feature.Vector) feature.Forecast {
 	if !(prior.TTFT > 0 && prior.TPOT > 0) {
 		return feature.NoForecast
 	}
+	fitted := prior
+	if b.Fitted.TTFT.Terms != nil {
+		pace := b.Fitted.Peak / row[feature.Index("peak_prefill_throughput")]
+		if !(pace > 0) || math.IsInf(pace, 0) {
+			pace = 1
+		}
+		if speed := row[feature.Index("speed_factor")]; speed > 0 {
+			pace *= speed
+		}
+		known := func(name string) float64 { return max(0, zero(row[feature.Index(name)])) }
+		waiting := known("waiting")
+		fitted.TTFT = 0.6*prior.TTFT + feature.Seconds(pace*(0.01+0.002*min(7, max(0, waiting-2))+1e-5*known("inflight_prefill_tokens")*min(1, waiting)))
+	}
 	var residual [bundle.Targets]float64
 	for i, h := range b.Heads {
 		f, err := forest.Parse(h.Forest)
 		if err != nil {
 			t.Fatal(err)
 		}
-		column, pair := feature.ColumnPriorTTFT, b.Heads[:2]
+		x, lo, hi, pair := float64(fitted.TTFT), b.Fitted.TTFT.Min, b.Fitted.TTFT.Max, b.Heads[:2]
 		if i >= 2 {
-			column, pair = feature.ColumnPriorTPOT, b.Heads[2:]
+			j := feature.ColumnPriorTPOT
+			x, lo, hi, pair = float64(fitted.TPOT), float64(b.Support.Min[j]), float64(b.Support.Max[j]), b.Heads[2:]
 		}
 		widest := 1.0
 		for _, p := range pair {
 			widest = max(widest, math.Abs(p.Low), math.Abs(p.High))
 		}
-		x, lo, hi := float64(v[column]), float64(b.Support.Min[column]), float64(b.Support.Max[column])
 		u := max(0, math.Log(x/hi), math.Log(lo/x))
-		residual[i] = min(max(f.Predict(row), h.Low), h.High) / (1 + u/widest)
+		residual[i] = h.Shift + (1-h.Damping)*min(max(f.Predict(row), h.Low), h.High)/(1+u/widest)
 	}
 	residual[1] = max(residual[0], residual[1])
 	residual[3] = max(residual[2], residual[3])
@@ -63,12 +76,21 @@ func plain(t *rapid.T, b *bundle.Bundle, v feature.Vector) feature.Forecast {
 		}
 	}
 	at := func(p feature.Seconds, r float64) feature.Seconds { return p * feature.Seconds(math.Exp(r)) }
+	more := math.Log(float64(fitted.TTFT / prior.TTFT))
 	return feature.Forecast{
-		TTFT:     feature.Quantiles{P50: at(prior.TTFT, residual[0]), P90: at(prior.TTFT, residual[1])},
+		TTFT:     feature.Quantiles{P50: at(fitted.TTFT, residual[0]), P90: at(fitted.TTFT, residual[1])},
 		TPOT:     feature.Quantiles{P50: at(prior.TPOT, residual[2]), P90: at(prior.TPOT, residual[3])},
-		Residual: feature.Residual{TTFT: feature.LogQuantiles{P50: residual[0], P90: residual[1]}, TPOT: feature.LogQuantiles{P50: residual[2], P90: residual[3]}},
+		Residual: feature.Residual{TTFT: feature.LogQuantiles{P50: residual[0] + more, P90: residual[1] + more}, TPOT: feature.LogQuantiles{P50: residual[2], P90: residual[3]}},
 		Support:  1 / (1 + worst),
 	}
+}
+
+// zero is x, or 0 where it is unknown.
+func zero(x float64) float64 {
+	if x != x {
+		return 0
+	}
+	return x
 }
 
 // plainSeconds lets cmpopts, which know float64 alone, see seconds.
@@ -90,7 +112,7 @@ func TestEvaluateEqualsPlain(t *testing.T) {
 		out := make([]feature.Forecast, len(vectors))
 		e.Evaluate(vectors, out)
 		for i, v := range vectors {
-			if diff := cmp.Diff(plain(rt, b, v), out[i], plainSeconds, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+			if diff := cmp.Diff(plain(rt, b, v), out[i], plainSeconds, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-12, 1e-12)); diff != "" {
 				rt.Fatalf("row %d of %v (-plain +Evaluate):\n%s", i, v, diff)
 			}
 		}
@@ -103,7 +125,7 @@ func TestForecastIsMonotoneAcrossTheSupport(t *testing.T) {
 	draft := draftOf(t, vectorsOf(7, 200))
 	for i := range draft.Heads {
 		// Wide enough clips and leaves that shrinking matters.
-		draft.Heads[i].Low, draft.Heads[i].High = -2, 2
+		draft.Heads[i].Low, draft.Heads[i].High, draft.Heads[i].Damping = -2, 2, 0
 		column := []int{feature.ColumnPriorTTFT, feature.ColumnPriorTTFT, feature.ColumnPriorTPOT, feature.ColumnPriorTPOT}[i]
 		at := float64(draft.Support.Max[column])
 		draft.Heads[i].Forest = forestOf(t, stump{column, at, -3, 1.5}, stump{column, at * 1.5, 0, 1}, stump{feature.Index("kv_used"), 2, 0, 0.4}).Text()
@@ -119,6 +141,7 @@ func TestForecastIsMonotoneAcrossTheSupport(t *testing.T) {
 		start := vectorOf(rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 3)))
 		columns := rapid.SampledFrom([][]int{
 			{feature.ColumnPriorTTFT}, {feature.ColumnPriorTPOT}, {feature.Index("kv_used")},
+			{feature.Index("waiting")}, {feature.Index("inflight_prefill_tokens"), feature.Index("speed_factor")},
 			{feature.ColumnPriorTTFT, feature.ColumnPriorTPOT, feature.Index("kv_used")},
 		}).Draw(rt, "columns")
 		factor := rapid.Float64Range(1.001, 1.1).Draw(rt, "factor")

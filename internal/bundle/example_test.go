@@ -74,12 +74,25 @@ func draftOf(t testing.TB, examples []feature.Vector) bundle.Bundle {
 		Seed:         math.MaxUint64,
 		Window:       bundle.Window{Rows: len(examples), From: created.Add(-time.Hour), To: created},
 		Coefficients: map[string]physics.Coefficients{"h100-tp2": {A: 0.01, B: 1e-5, C: 1e-9, D: 1e-5, E: 1e-8}, "h200": {A: 0.02}},
+		Fitted:       fittedOf(),
 		Support:      bundle.SupportOf(examples),
 	}
 	for i, f := range heads {
 		b.Heads[i] = bundle.Head{Forest: f.Text(), Low: -0.25, High: 0.25}
 	}
+	b.Heads[bundle.TTFTP90].Shift, b.Heads[bundle.TTFTP90].Damping = 0.05, 0.25
 	return b
+}
+
+// fittedOf is a prior with terms for TTFT and none for TPOT.
+func fittedOf() physics.Fitted {
+	first := physics.Ramp{Column: feature.Index("waiting"), To: 1}
+	return physics.Fitted{Peak: 2 * 15928, TTFT: physics.Curve{Min: 0.2, Max: 2.5, Terms: []physics.Term{
+		{Seconds: 0.6, Ramp: physics.Ramp{Column: feature.ColumnPriorTTFT}},
+		{Seconds: 0.01, Ramp: physics.Ramp{Column: physics.Constant}},
+		{Seconds: 0.002, Ramp: physics.Ramp{Column: feature.Index("waiting"), From: 2, To: 9}},
+		{Seconds: 1e-5, Ramp: physics.Ramp{Column: feature.Index("inflight_prefill_tokens")}, Times: &first},
+	}}}
 }
 
 func bundleOf(t testing.TB) *bundle.Bundle {
