@@ -120,7 +120,7 @@ func (w *world) step(unit int) error {
 			s.call.first, s.call.cached = ev.At, ev.Cached
 			w.router.firstToken(s, ev.At)
 		default:
-			w.router.tokens(t, s, generated-s.generated, ev.At)
+			w.router.tokens(s, generated-s.generated, ev.At)
 		}
 		s.generated = generated
 	}

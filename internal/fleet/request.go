@@ -51,24 +51,26 @@ func (r *Request) check(blockTokens int) error {
 }
 
 // sequence is a request inside an engine. What every step reads stands here
-// again, so that the step touches one piece of memory for each.
+// again, in two lines of memory (128 bytes), and what most steps read in the
+// first.
 type sequence struct {
 	*Request
-	prompt, output int     // tokens
-	accept         float64 // mean tokens of a decode step
+	prompt, output int // tokens
+	computed       int // tokens whose KV entries exist
+	generated      int // output tokens so far
+	chunk          int // tokens scheduled in the current step
+	drafted        int // of them, guessed ahead and right
 	tag            int32
-	order          uint64        // of arrival
-	enters         time.Duration // when it joins the waiting line
-	computed       int           // tokens whose KV entries exist
-	generated      int           // output tokens so far
-	cached         int           // prompt tokens found in the prefix cache at first admission
-	chunk          int           // tokens scheduled in the current step
-	drafted        int           // of them, guessed ahead and right
-	blocks         []int32       // held, in order
-	sealed         int           // leading blocks whose hashes were offered to the prefix index
 	running        bool
 	admitted       bool // at least once
 	cancelled      bool // leaves at the end of the current step
+
+	cached int           // prompt tokens found in the prefix cache at first admission
+	accept float64       // mean tokens of a decode step
+	blocks []int32       // held, in order
+	sealed int           // leading blocks whose hashes were offered to the prefix index
+	order  uint64        // of arrival
+	enters time.Duration // when it joins the waiting line
 }
 
 // tokens is the length of the sequence now.

@@ -211,7 +211,7 @@ func (b *beside) event() {
 	}
 	n := 1 + b.rng.IntN(3)
 	q.last, q.received = now, q.received+n
-	b.sim.tokens(q.call.ticket.target, q.call.stream(), int32(n), b.at(now))
+	b.sim.tokens(q.call.stream(), int32(n), b.at(now))
 	q.ticket.Progress(n, 1, now)
 }
 

@@ -69,8 +69,9 @@ func (r *router) firstToken(s *stream, at time.Duration) {
 	t.mark.Begin(now)
 }
 
-// tokens says that an event with n more tokens of a stream of t arrived.
-func (r *router) tokens(t *target, s *stream, n int32, at time.Duration) {
+// tokens says that an event with n more tokens arrived. The target counts as
+// unchanged: see views.
+func (r *router) tokens(s *stream, n int32, at time.Duration) {
 	s.last = at
 	s.events++
 	s.pending += n
@@ -78,7 +79,6 @@ func (r *router) tokens(t *target, s *stream, n int32, at time.Duration) {
 		return
 	}
 	r.ledger.Tokens(s.handle, int(s.pending), epoch.Add(at))
-	r.changed(t)
 	s.pending, s.told = 0, at
 }
 

@@ -12,9 +12,9 @@ import (
 // most of them are as they were for the request before, so only those that
 // something happened to are described again.
 //
-// What time alone changes of a load (ages, rates, the fading speed factor) is
-// read by forecasts and nothing else: for these everybody is described every
-// time.
+// What time alone changes of a load (ages, rates, the fading speed factor), and
+// what each token of an answer does (context, remaining output), is read by
+// forecasts and nothing else: for these everybody is described every time.
 type views struct {
 	known bool // every candidate was described once
 	stale []int
