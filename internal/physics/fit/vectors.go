@@ -23,7 +23,7 @@ const (
 	seenRows = 50
 	// seenMost is how many rows a curve is fitted to at most, evenly spread:
 	// more change its few terms by less than the noise.
-	seenMost = 8000
+	seenMost = 4000
 	// analyticRows is how many rows the analytic prior counts as: what few
 	// rows say of a term that they hardly know is held against it.
 	analyticRows = 0.1
