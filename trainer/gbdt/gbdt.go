@@ -224,9 +224,9 @@ func (b *booster) sampleFeatures(rng *rand.Rand) []int {
 func (b *booster) addToScore(t *grownTree, all bool) {
 	if !all {
 		rows := b.allRows()
-		parts := cutEvery(len(rows), lossRows)
-		b.crew.each(len(parts)-1, func(_, i int) {
-			for _, r := range rows[parts[i]:parts[i+1]] {
+		b.crew.each(blocks(len(rows)), func(_, i int) {
+			begin, end := block(i, len(rows))
+			for _, r := range rows[begin:end] {
 				b.score[r] += b.opts.LearningRate * t.leaves[t.walk(b.binned, int(r))].value
 			}
 		})
@@ -235,15 +235,15 @@ func (b *booster) addToScore(t *grownTree, all bool) {
 	// By blocks of rows and not leaf by leaf, so that no two goroutines write to
 	// rows beside each other.
 	n := b.binned.Rows()
-	b.crew.each((n+lossRows-1)/lossRows, func(_, block int) {
-		begin, end := int32(block*lossRows), int32((block+1)*lossRows)
+	b.crew.each(blocks(n), func(_, i int) {
+		first, last := block(i, n)
 		for i := range t.leaves {
 			leaf := &t.leaves[i]
 			rows := b.grower.rows[leaf.begin:leaf.end]
-			from, _ := slices.BinarySearch(rows, begin)
+			from, _ := slices.BinarySearch(rows, int32(first))
 			step := b.opts.LearningRate * leaf.value
 			for _, r := range rows[from:] {
-				if r >= end {
+				if int(r) >= last {
 					break
 				}
 				b.score[r] += step

@@ -44,8 +44,10 @@ func (b *booster) gradients(rows []int32) fixed {
 		}
 		pack = b.packPinball
 	}
-	parts := cutEvery(len(rows), lossRows)
-	b.crew.each(len(parts)-1, func(_, i int) { pack(rows[parts[i]:parts[i+1]], &x) })
+	b.crew.each(blocks(len(rows)), func(_, i int) {
+		begin, end := block(i, len(rows))
+		pack(rows[begin:end], &x)
+	})
 	// Steps so far count what lies above the target.
 	switch b.opts.Objective {
 	case Quantile:
@@ -60,11 +62,11 @@ func (b *booster) gradients(rows []int32) fixed {
 // mostGradient is the largest gradient of squared error.
 func (b *booster) mostGradient(rows []int32) float64 {
 	y, score, weights := b.labels.Y, b.score, b.labels.Weights
-	parts := cutEvery(len(rows), lossRows)
-	most := make([]float64, len(parts)-1)
+	most := make([]float64, blocks(len(rows)))
 	b.crew.each(len(most), func(_, i int) {
 		m := 0.0
-		for _, r := range rows[parts[i]:parts[i+1]] {
+		begin, end := block(i, len(rows))
+		for _, r := range rows[begin:end] {
 			g := math.Abs(score[r] - y[r])
 			if weights != nil {
 				g *= weights[r]

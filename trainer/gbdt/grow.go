@@ -20,12 +20,17 @@ type grower struct {
 	words   []uint64  // by row: the gradient as fixed packs it
 	fixed   fixed
 
-	rows    []int32 // of the tree; those of a node stand together, ascending
-	spill   []int32 // scratch of partition
-	lefts   []int   // likewise
-	workers []worker
-	free    []histogram // not in use
-	found   [][2]candidate
+	rows []int32 // of the tree; those of a node stand together, ascending
+	// What a tree or a split needs is kept for the next one.
+	tree     grownTree
+	open     []openLeaf
+	spill    []int32    // of partition
+	lefts    []int      // likewise
+	goesLeft [256]uint8 // likewise
+	workers  []worker
+	free     []histogram // not in use
+	searches [2]search   // of the smaller and of the larger side
+	found    [][2]candidate
 }
 
 // worker is what one goroutine needs to sum rows.
@@ -48,18 +53,20 @@ func newGrower(b *booster) *grower {
 	return &grower{
 		crew: b.crew, opts: &b.opts, binned: b.binned, weights: b.labels.Weights, words: b.words,
 		rows: make([]int32, 0, n), spill: make([]int32, n),
-		lefts: make([]int, b.crew.threads), workers: make([]worker, b.crew.threads),
+		lefts: make([]int, b.crew.threads), workers: make([]worker, b.crew.threads), found: make([][2]candidate, len(b.binned.columns)),
 	}
 }
 
 // grow fits one tree to the gradients of the rows, splitting the leaf that
 // gains most until there are enough leaves or no gain. rows becomes g.rows.
 // bound says that monotone bounds are handed down; else only the two sides of
-// a split are held to the sign.
+// a split are held to the sign. The tree is good until the next one.
 func (g *grower) grow(ctx context.Context, rows []int32, features []int, bound bool) (*grownTree, error) {
 	g.rows = rows
-	tree := &grownTree{leaves: []grownLeaf{{end: len(rows), parent: -1}}}
-	open := make([]openLeaf, 1, g.opts.Leaves)
+	tree := &g.tree
+	tree.splits = tree.splits[:0]
+	tree.leaves = append(tree.leaves[:0], grownLeaf{end: len(rows), parent: -1})
+	open := append(g.open[:0], openLeaf{})
 	root := &open[0]
 	root.bounds = unbounded
 	root.hist = g.take()
@@ -84,6 +91,7 @@ func (g *grower) grow(ctx context.Context, rows []int32, features []int, bound b
 	for i := range open {
 		g.give(&open[i].hist)
 	}
+	g.open = open
 	return tree, nil
 }
 
@@ -140,8 +148,8 @@ func (g *grower) split(tree *grownTree, open []openLeaf, at int, features []int,
 // them into h, the others into as many of the workers' own histograms. It
 // returns how many parts there are.
 func (g *grower) sum(begin, end int, features []int, h *histogram) int {
-	limits := cut(begin, end, g.crew.threads, sumRows)
-	parts := len(limits) - 1
+	n := end - begin
+	parts := g.cut(n, sumRows)
 	g.crew.each(parts, func(_, i int) {
 		w, to := &g.workers[i], h
 		if i > 0 {
@@ -151,7 +159,7 @@ func (g *grower) sum(begin, end int, features []int, h *histogram) int {
 			to = &w.part
 		}
 		to.clear()
-		g.sumPart(w, to, g.rows[limits[i]:limits[i+1]], features)
+		g.sumPart(w, to, g.rows[begin+i*n/parts:begin+(i+1)*n/parts], features)
 	})
 	return parts
 }
@@ -212,13 +220,9 @@ func (g *grower) total(f int, h *histogram, parts int) (t sums) {
 // search adds up the parts of the histogram of leaf small, takes it from that
 // of its sibling large (nil at the root), and finds the best split of both.
 func (g *grower) search(features []int, parts int, small, large *openLeaf, rootH float64) {
-	smallSearch := newSearch(g.opts, g.fixed, small.total, small.bounds, rootH)
-	var largeSearch search
+	g.searches[0] = newSearch(g.opts, g.fixed, small.total, small.bounds, rootH)
 	if large != nil {
-		largeSearch = newSearch(g.opts, g.fixed, large.total, large.bounds, rootH)
-	}
-	if len(g.found) < len(features) {
-		g.found = make([][2]candidate, len(features))
+		g.searches[1] = newSearch(g.opts, g.fixed, large.total, large.bounds, rootH)
 	}
 	found := g.found[:len(features)]
 	g.crew.each(len(features), func(_, i int) {
@@ -227,10 +231,10 @@ func (g *grower) search(features []int, parts int, small, large *openLeaf, rootH
 		for part := 1; part < parts; part++ {
 			small.hist.add(&g.workers[part].part, f)
 		}
-		found[i][0] = smallSearch.feature(f, c, &small.hist, sign)
+		found[i][0] = g.searches[0].feature(f, c, &small.hist, sign)
 		if large != nil {
 			large.hist.subtract(&small.hist, f)
-			found[i][1] = largeSearch.feature(f, c, &large.hist, sign)
+			found[i][1] = g.searches[1].feature(f, c, &large.hist, sign)
 		}
 	})
 	for _, pair := range found {

@@ -2,8 +2,8 @@ package gbdt
 
 import "math"
 
-// lossRows is how many rows are judged or rescored at a time. It is fixed, so
-// that sums of parts do not depend on the number of threads.
+// lossRows is how many rows are gone through at a time. It is fixed, so that sums
+// of parts do not depend on the number of threads.
 const lossRows = 8192
 
 // pinball says that the loss is a pinball: leaves take the quantile of their
@@ -34,10 +34,10 @@ func (o *Options) of(above float64) float64 {
 // loss is the mean weighted loss of a score for the rows of y; score stands in
 // the order of rows.
 func (o *Options) loss(crew *crew, score []float64, l Labels, rows []int32) float64 {
-	parts := cutEvery(len(rows), lossRows)
-	lost, weight := make([]float64, len(parts)-1), make([]float64, len(parts)-1)
+	lost, weight := make([]float64, blocks(len(rows))), make([]float64, blocks(len(rows)))
 	crew.each(len(lost), func(_, i int) {
-		for k := parts[i]; k < parts[i+1]; k++ {
+		begin, end := block(i, len(rows))
+		for k := begin; k < end; k++ {
 			r := rows[k]
 			w := 1.0
 			if l.Weights != nil {
@@ -57,11 +57,8 @@ func sum(x []float64) (total float64) {
 	return total
 }
 
-// cutEvery returns the limits of parts of n, each of size but for the last.
-func cutEvery(n, size int) []int {
-	var limits []int
-	for at := 0; at < n; at += size {
-		limits = append(limits, at)
-	}
-	return append(limits, n)
-}
+// blocks is how many blocks of lossRows rows n rows are, the last one shorter.
+func blocks(n int) int { return (n + lossRows - 1) / lossRows }
+
+// block is where block i of n rows begins and ends.
+func block(i, n int) (begin, end int) { return i * lossRows, min((i+1)*lossRows, n) }

@@ -92,18 +92,30 @@ func (o *Options) checkBinning() error {
 	return nil
 }
 
-// check judges the options for training data of the given columns.
-func (o *Options) check(names []string) error {
-	if err := o.checkBinning(); err != nil {
-		return err
-	}
-	features := len(names)
-	share := func(x float64) bool { return x > 0 && x <= 1 }
+// checkLoss judges the options that say what the loss is.
+func (o *Options) checkLoss() error {
 	switch {
 	case o.Objective < SquaredError || o.Objective > AbsoluteError:
 		return fmt.Errorf("unknown objective %d", o.Objective)
 	case o.Objective == Quantile && !(o.Alpha > 0 && o.Alpha < 1):
 		return fmt.Errorf("option Alpha is %v, want a quantile inside (0, 1)", o.Alpha)
+	case o.Threads < 1:
+		return fmt.Errorf("option Threads is %d, want at least 1", o.Threads)
+	}
+	return nil
+}
+
+// check judges the options for training data of the given columns.
+func (o *Options) check(names []string) error {
+	if err := o.checkBinning(); err != nil {
+		return err
+	}
+	if err := o.checkLoss(); err != nil {
+		return err
+	}
+	features := len(names)
+	share := func(x float64) bool { return x > 0 && x <= 1 }
+	switch {
 	case o.Trees < 1 || o.Trees > forest.MaxTrees:
 		return fmt.Errorf("option Trees is %d, want 1 to %d", o.Trees, forest.MaxTrees)
 	case o.Leaves < 2 || o.Leaves > forest.MaxLeaves:

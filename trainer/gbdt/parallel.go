@@ -29,10 +29,7 @@ type task struct {
 	awaited atomic.Bool
 }
 
-type share struct {
-	next, end atomic.Int64
-	_         [48]byte // shares of two workers are in two cache lines
-}
+type share struct{ next, end atomic.Int64 }
 
 // hire starts a crew of at most threads workers, the caller being one, and no
 // more than can run at once. Its goroutines end with dismiss.

@@ -7,27 +7,29 @@ const partitionRows = 2048
 // partition puts the rows of [begin, end) that go left first, keeps the order
 // within both sides, and returns where the right side begins.
 func (g *grower) partition(begin, end int, best *candidate) int {
-	var goesLeft [256]uint8
+	goesLeft := &g.goesLeft
+	clear(goesLeft[:])
 	for code := range int(best.bin) + 1 {
 		goesLeft[code] = 1
 	}
 	goesLeft[g.binned.columns[best.feature].missing()] = b2u(best.missingLeft)
 	codes, shift := g.binned.codes[best.feature/quad], uint(best.feature%quad*8)
 
-	parts := cut(begin, end, g.crew.threads, partitionRows)
-	lefts := g.lefts[:len(parts)-1]
+	n := end - begin
+	lefts := g.lefts[:g.cut(n, partitionRows)]
+	limit := func(i int) int { return begin + i*n/len(lefts) }
 	g.crew.each(len(lefts), func(_, i int) {
-		from, to := parts[i], parts[i+1]
-		lefts[i] = partitionPart(g.rows[from:to], g.spill[from:to], codes, shift, &goesLeft)
+		from, to := limit(i), limit(i+1)
+		lefts[i] = partitionPart(g.rows[from:to], g.spill[from:to], codes, shift, goesLeft)
 	})
 	// Each part now has its left rows in place and its right rows in spill.
 	at := begin
 	for i, n := range lefts {
-		at += copy(g.rows[at:end], g.rows[parts[i]:parts[i]+n])
+		at += copy(g.rows[at:end], g.rows[limit(i):limit(i)+n])
 	}
 	mid := at
 	for i, n := range lefts {
-		at += copy(g.rows[at:end], g.spill[parts[i]:parts[i+1]-n])
+		at += copy(g.rows[at:end], g.spill[limit(i):limit(i+1)-n])
 	}
 	return mid
 }
@@ -48,17 +50,8 @@ func partitionPart(rows, spill []int32, codes []uint32, shift uint, goesLeft *[2
 	return left
 }
 
-// cut returns the limits of at most parts even parts of [begin, end), each of
-// at least least where there is more than one.
-func cut(begin, end, parts, least int) []int {
-	n := end - begin
-	parts = max(1, min(parts, n/least))
-	limits := make([]int, parts+1)
-	for i := range limits {
-		limits[i] = begin + i*n/parts
-	}
-	return limits
-}
+// cut is into how many even parts n rows are cut, each of at least least.
+func (g *grower) cut(n, least int) int { return max(1, min(g.crew.threads, n/least)) }
 
 // b2u compiles to a flag-set instruction, not to a jump.
 func b2u(b bool) uint8 {

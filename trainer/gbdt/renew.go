@@ -29,9 +29,9 @@ func newRenewer(b *booster) *renewer {
 func (r *renewer) renew(t *grownTree) {
 	b := r.b
 	rows, residuals := b.grower.rows, b.words[:len(b.grower.rows)]
-	parts := cutEvery(len(rows), lossRows)
-	b.crew.each(len(parts)-1, func(_, i int) {
-		for k := parts[i]; k < parts[i+1]; k++ {
+	b.crew.each(blocks(len(rows)), func(_, i int) {
+		begin, end := block(i, len(rows))
+		for k := begin; k < end; k++ {
 			row := rows[k]
 			residuals[k] = math.Float64bits(b.labels.Y[row] - b.score[row])
 		}

@@ -40,11 +40,11 @@ func (o *Options) checkStart(names []string) error {
 func predictRows(crew *crew, start *forest.Forest, binned *Binned, rows []int32, put func(k int, p float64)) {
 	const batch = 256
 	width := len(binned.names)
-	parts := cutEvery(len(rows), lossRows)
-	crew.each(len(parts)-1, func(_, i int) {
+	crew.each(blocks(len(rows)), func(_, i int) {
+		begin, last := block(i, len(rows))
 		x, out := make([]float64, 0, batch*width), make([]float64, batch)
-		for begin := parts[i]; begin < parts[i+1]; begin += batch {
-			end := min(begin+batch, parts[i+1])
+		for ; begin < last; begin += batch {
+			end := min(begin+batch, last)
 			x = x[:0]
 			for _, r := range rows[begin:end] {
 				x = append(x, binned.x[int(r)*width:int(r+1)*width]...)

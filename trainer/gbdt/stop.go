@@ -30,9 +30,9 @@ func newStopper(b *booster, binned *Binned, labels Labels, rows []int32) *stoppe
 // worn takes the newest of trees trees into account and reports whether the
 // last EarlyStoppingRounds brought nothing.
 func (s *stopper) worn(t *grownTree, trees int) bool {
-	parts := cutEvery(len(s.rows), lossRows)
-	s.crew.each(len(parts)-1, func(_, i int) {
-		for k := parts[i]; k < parts[i+1]; k++ {
+	s.crew.each(blocks(len(s.rows)), func(_, i int) {
+		begin, end := block(i, len(s.rows))
+		for k := begin; k < end; k++ {
 			s.score[k] += s.opts.LearningRate * t.leaves[t.walk(s.binned, int(s.rows[k]))].value
 		}
 	})
