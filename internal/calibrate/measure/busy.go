@@ -48,7 +48,7 @@ const metricsAgain = 250 * time.Millisecond
 
 // patience is how long the metrics may take to show that our own requests have
 // ended: engines publish them at the end of a step.
-const patience = 5 * time.Second
+const patience = 2 * time.Second
 
 // settle waits until nothing runs at the engine.
 func (e *Endpoint) settle(ctx context.Context) error {

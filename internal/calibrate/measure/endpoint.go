@@ -41,7 +41,7 @@ type Config struct {
 	MaxTokens int
 	// Client sends the requests; its Timeout should be 0.
 	Client *http.Client
-	// Progress, when set, is told after each request how many tokens are done,
+	// Progress, when set, is told before each measurement how many tokens are done,
 	// and what comes next. It must not block.
 	Progress func(done int, next string)
 }
@@ -94,10 +94,12 @@ func Look(ctx context.Context, c Config) (*Endpoint, error) {
 	if err == nil {
 		e.Engine.Limits, e.work = limits(reading), reading.Work
 	}
-	if c.Force {
-		return e, nil
+	if !c.Force {
+		if err := idle(reading, 0); err != nil {
+			return nil, err
+		}
 	}
-	return e, idle(reading, 0)
+	return e, nil
 }
 
 // limits is what a metrics page tells of the engine's configuration.

@@ -115,9 +115,6 @@ func (e *Endpoint) decode(ctx context.Context, rng *rand.Rand, d calibrate.Decod
 // group sends requests at once, while nobody else does, and returns when all
 // have been answered.
 func (e *Endpoint) group(ctx context.Context, what string, texts []string, output int) ([]reply, error) {
-	if e.config.Progress != nil {
-		e.config.Progress(e.used, what)
-	}
 	expected := 0
 	for _, text := range texts {
 		expected += int(e.template+e.perByte*float64(len(text))) + output
@@ -127,6 +124,9 @@ func (e *Endpoint) group(ctx context.Context, what string, texts []string, outpu
 	}
 	if err := e.settle(ctx); err != nil {
 		return nil, err
+	}
+	if e.config.Progress != nil {
+		e.config.Progress(e.used, what)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
