@@ -18,7 +18,7 @@ const endless = time.Duration(math.MaxInt64 / 2)
 
 // open plans a Poisson process at one load.
 func (s Spec) open(seed uint64, load float64, duration time.Duration) Plan {
-	plan := Plan{Warmup: s.Warmup, Timeout: s.Timeout}
+	plan := Plan{Workers: s.Workers, Warmup: s.Warmup, Timeout: s.Timeout}
 	if duration > 0 {
 		plan.Stages = []Stage{{Load: load, From: min(s.Warmup, duration), To: duration}}
 	} else {
@@ -56,7 +56,7 @@ const pause = 30 * time.Second
 
 // stages plans several loads one after another.
 func (s Spec) stages(seed uint64, all []stage) Plan {
-	plan := Plan{Timeout: s.Timeout}
+	plan := Plan{Workers: s.Workers, Timeout: s.Timeout}
 	at := time.Duration(0)
 	for _, st := range all {
 		if st.counts {

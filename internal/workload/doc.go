@@ -19,6 +19,8 @@
 //   - A closed loop with C clients has C conversations, no more. One that has
 //     ended begins again with the same words until the request limit, 6 C or
 //     3 C, is reached, so repeated first turns find their prompt cached.
+//   - That client's seed was the number of clients, so its draws can be made
+//     again: Published plans the very conversations that were sent.
 //   - The 750 prompts of b2b-saas are shuffled once and then sent in turn,
 //     again and again; the warm-up of 15 requests/s for 50 s is one round.
 //

@@ -140,13 +140,13 @@ func (s *speaker) text(sc script, take uint64, first, blocks int) []uint64 {
 // session is session i, said once.
 func (s *speaker) session(i int) []Turn { return s.perform(s.script(i), uint64(i)) }
 
-// replay is the first requests of a client that says session i again and
-// again.
-func (s *speaker) replay(i, requests int) []Turn {
-	sc := s.script(i)
+// replay is the first requests of a client that says a script again and again.
+func (s *speaker) replay(sc script, requests int) []Turn {
 	var turns []Turn
 	for take := uint64(0); len(turns) < requests; take++ {
-		turns = append(turns, s.perform(sc, take)...)
+		more := s.perform(sc, take)
+		more[0].Anew = take > 0
+		turns = append(turns, more...)
 	}
 	return turns[:requests]
 }

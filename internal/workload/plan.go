@@ -28,6 +28,10 @@ type Turn struct {
 
 	// After is the pause before this turn, from the end of the one before it.
 	After time.Duration
+
+	// Anew says that the conversation begins again with this turn, which needs
+	// no answer to the one before it.
+	Anew bool
 }
 
 // Session is a conversation: turns of which each waits for the answer to the
@@ -49,6 +53,20 @@ type Plan struct {
 	// Concurrency is the number of clients of a closed loop: each takes the
 	// next session when its own has ended. 0: an open loop, by Session.At.
 	Concurrency int
+
+	// Workers is how many processes send the requests; 0: nobody shares one.
+	//
+	// In a closed loop the sessions are then the clients', shared out to the
+	// workers in turn. A worker takes the first turns of all its sessions, then
+	// the second ones, and so on, and holds as many turns at a time as it has
+	// sessions. A turn whose conversation still waits for an answer is held, not
+	// sent: so a worker waits for its slowest conversation. That is how the
+	// published load generator sends them.
+	//
+	// In an open loop the workers take the sessions in turn. Either way a
+	// worker keeps the connections of its requests for the next ones; see
+	// fleet.PerWorker.
+	Workers int
 
 	// Limit is the most requests to send; 0: all.
 	Limit int

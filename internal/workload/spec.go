@@ -33,8 +33,9 @@ type Spec struct {
 	// The stages of b2b-saas have the published lengths instead.
 	Duration time.Duration
 
-	// Warmup, Timeout and Ramp become the plan's.
+	// Warmup, Timeout, Ramp and Workers become the plan's.
 	Warmup, Timeout, Ramp time.Duration
+	Workers               int
 
 	// Rate is a rate in requests/s that a handful of endpoints can serve; 0
 	// for b2b-saas, which is climbed.
@@ -161,12 +162,12 @@ func (s Spec) Climb(seed uint64) Plan {
 // closed plans a closed loop.
 func (s Spec) closed(seed uint64, clients int) Plan {
 	k := s.regimes[0].blend[0].kind
-	plan := Plan{Concurrency: clients, Limit: s.Rounds * clients, Warmup: s.Warmup, Timeout: s.Timeout, Ramp: s.Ramp}
+	plan := s.loop(clients)
 	plan.Sessions = func(yield func(Session) bool) {
 		speak := newSpeaker(k, seed)
-		if k.turns.most > 1 {
+		if k.turns.most > 1 || s.Workers > 0 {
 			for i := range clients {
-				if !yield(Session{Index: i, Class: k.name, Turns: speak.replay(i, s.Rounds)}) {
+				if !yield(Session{Index: i, Class: k.name, Turns: speak.replay(speak.script(i), s.Rounds)}) {
 					return
 				}
 			}
@@ -180,4 +181,9 @@ func (s Spec) closed(seed uint64, clients int) Plan {
 		}
 	}
 	return plan
+}
+
+// loop is the plan of a closed loop, without its sessions.
+func (s Spec) loop(clients int) Plan {
+	return Plan{Concurrency: clients, Workers: s.Workers, Limit: s.Rounds * clients, Warmup: s.Warmup, Timeout: s.Timeout, Ramp: s.Ramp}
 }
