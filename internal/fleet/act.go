@@ -34,12 +34,17 @@ func (w *world) send(who *client, turn int) error {
 	w.live = append(w.live, c)
 
 	q := query{promptTokens: t.PromptTokens, chain: c.request.Prompt.Chain}
-	endpoint, err := w.router.decide(&q, c, who.stuck, w.time(w.now))
+	stuck := who.stuck
+	if w.config.Router.Connections == PerWorker {
+		stuck = who.worker.connect(w.now)
+	}
+	endpoint, err := w.router.decide(&q, c, stuck, w.time(w.now))
 	if err != nil {
 		return err
 	}
 	c.endpoint, c.request.tag = endpoint, c.ticket.stream
-	if w.config.Router.Connections != PerRequest {
+	switch w.config.Router.Connections {
+	case PerSession, PerClient:
 		who.stuck = endpoint
 	}
 	e := w.endpoints[endpoint]
@@ -112,6 +117,9 @@ func (w *world) step(unit int) error {
 			c := s.call
 			w.close(c, feature.OK)
 			w.free = append(w.free, c)
+			if k := c.client.worker; k != nil {
+				k.release(c.endpoint, w.now)
+			}
 			if err := w.answered(c.client); err != nil {
 				return err
 			}
@@ -148,7 +156,7 @@ func (w *world) close(c *call, status feature.Status) {
 		o.TPOT = (seen.last - c.first) / time.Duration(generated-1)
 		tpot = feature.SecondsOf(o.TPOT)
 	}
-	w.router.end(&c.ticket, status == feature.OK, ttft, tpot, generated)
+	w.router.end(&c.ticket, answer{status == feature.OK, ttft, tpot, generated, c.cached})
 	c.open = false
 	last := len(w.live) - 1
 	w.live[c.place], w.live[last].place = w.live[last], c.place

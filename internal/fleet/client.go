@@ -14,6 +14,9 @@ type client struct {
 	turn    int // next to send
 	stuck   int // endpoint its connection leads to; below 0: none yet
 	talking bool
+
+	worker *worker // that sends its requests; nil: none
+	held   []int   // turns that its worker holds until an answer is there
 }
 
 // wake is a client that acts at a time of its own: it begins, or has thought.
@@ -75,6 +78,10 @@ func (w *world) begin() {
 		w.await()
 		return
 	}
+	if w.shared() {
+		w.share()
+		return
+	}
 	for i := range n {
 		at := time.Duration(0)
 		if ramp := w.config.Plan.Ramp; ramp > 0 {
@@ -96,7 +103,7 @@ func (w *world) await() {
 
 // arrive begins the session that was waited for.
 func (w *world) arrive() error {
-	c := &client{session: w.arriving, stuck: -1, talking: true}
+	c := &client{session: w.arriving, stuck: -1, talking: true, worker: w.process(&w.arriving)}
 	w.sessions++
 	w.await()
 	return w.proceed(c)
@@ -129,6 +136,9 @@ func (w *world) full() bool {
 // proceed sends a client's next request. One without a session takes the next
 // there is.
 func (w *world) proceed(c *client) error {
+	if w.shared() {
+		return w.freed(c)
+	}
 	if !c.talking {
 		s, ok := w.take()
 		if !ok {
@@ -156,6 +166,9 @@ func (w *world) proceed(c *client) error {
 
 // answered goes on with a client whose request has ended, however it did.
 func (w *world) answered(c *client) error {
+	if w.shared() {
+		return w.freed(c)
+	}
 	if c.turn < len(c.session.Turns) {
 		if after := c.session.Turns[c.turn].After; after > 0 {
 			w.wakeAt(c, w.now+after)

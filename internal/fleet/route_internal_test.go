@@ -32,6 +32,8 @@ type beside struct {
 	real     *route.Router
 	snapshot atomic.Pointer[pool.Snapshot]
 	last     feature.Decision
+	unasked  int // candidates without a forecast so far
+	doubted  int // answers whose engine had far less cached than was believed
 	live     []*besideRequest
 }
 
@@ -75,6 +77,10 @@ func (asked) Forecast(_ context.Context, _ string, vectors []feature.Vector, out
 	return route.Answer{Bundle: 1, Validated: time.Now()}, nil
 }
 
+// beyond is how slow an endpoint is whose prior is now and then longer than a
+// forecast may be.
+const beyond = 4000
+
 func newBeside(t *testing.T, seed uint64, name string, n int) *beside {
 	p, err := physics.Named("qwen3-32b-h100-tp2-routing")
 	if err != nil {
@@ -95,6 +101,9 @@ func newBeside(t *testing.T, seed uint64, name string, n int) *beside {
 	for i := range n {
 		// No two alike, so that no tie has to be drawn.
 		q := p.Slowed(1 + 0.07*float64(i))
+		if i == n-1 {
+			q = p.Slowed(beyond)
+		}
 		q.KVCapacityTokens = 20_000
 		c.Profiles[q.Name] = q
 		id := fmt.Sprintf("e%03d", i)
@@ -180,12 +189,14 @@ func (b *beside) compare(endpoint int) {
 		b.t.Fatalf("the world chose %s by %s with %v tokens expected, route %s by %s with %v", in.Candidates[endpoint].Endpoint, out.Policy,
 			in.Request.ExpectedOutputTokens, d.Chosen, d.Policy, d.ExpectedOutputTokens)
 	}
-	if v := in.Candidates[endpoint].Vector(&in.Request); out.Policy != policy.Predicted && !v.Equal(&d.ChosenVector) {
+	if v := in.Candidates[endpoint].Vector(&in.Request); !v.Equal(&d.ChosenVector) {
 		b.t.Fatalf("the vector of the chosen one is %v, route's %v", v, d.ChosenVector)
 	}
 	for i, c := range d.Candidates {
-		if out.Policy == policy.Predicted && !b.sim.vectors[i].Equal(&c.Vector) {
-			b.t.Fatalf("candidate %d: the vector is %v, route's %v", i, b.sim.vectors[i], c.Vector)
+		if j := slices.Index(b.sim.asked, i); out.Policy == policy.Predicted && j >= 0 && !b.sim.vectors[j].Equal(&c.Vector) {
+			b.t.Fatalf("candidate %d: the vector is %v, route's %v", i, b.sim.vectors[j], c.Vector)
+		} else if j < 0 {
+			b.unasked++
 		}
 		same := func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) || x != x && y != y }
 		if f := out.Forecasts[i]; !same(out.Costs[i], c.Cost) || !same(out.Probabilities[i], c.Probability) ||
@@ -232,7 +243,15 @@ func (b *beside) end() {
 			end.TPOT = feature.SecondsOf(q.last.Sub(q.first) / time.Duration(q.received-1))
 		}
 	}
-	b.sim.end(&q.call.ticket, end.Status == feature.OK, end.TTFT, end.TPOT, q.received)
+	cached := int(q.call.ticket.cached) // as believed, or any part of it
+	if b.rng.IntN(2) == 0 {
+		cached = b.rng.IntN(cached + 1)
+	}
+	if was := q.call.ticket.believed; was.blocks > 0 && float64(cached) < was.tokens/2 && was.tokens-float64(cached) >= leastLost && end.Status == feature.OK {
+		b.doubted++
+	}
+	end.CachedTokens = float64(cached)
+	b.sim.end(&q.call.ticket, answer{end.Status == feature.OK, end.TTFT, end.TPOT, q.received, cached})
 	q.ticket.End(end)
 }
 
@@ -274,6 +293,12 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 					default:
 						b.pass(time.Duration(b.rng.IntN(200)) * time.Millisecond)
 					}
+				}
+				if b.doubted == 0 {
+					t.Error("no engine had lost what was believed of it")
+				}
+				if name == policy.Predicted && b.unasked == 0 {
+					t.Error("no prior was beyond what a forecast may say")
 				}
 			})
 		}

@@ -54,6 +54,13 @@ type RouterConfig struct {
 	ScrapeDelay    time.Duration // until numbers that were asked for arrive
 	ScrapeMaxAge   time.Duration // numbers older than this are not compared with fresh ones; 0: 10 s
 
+	// IndexLag is how long after a decision the index learns of it; 0: with it,
+	// as in production.
+	IndexLag time.Duration
+	// KeepBeliefs lets the index believe in what engines report not to have, as
+	// production does not.
+	KeepBeliefs bool
+
 	Forecaster Forecaster // nil: there is no bundle, the fallback decides
 	Candidates int        // how many are forecast at most; 0: 16, below 0: all
 
@@ -75,6 +82,10 @@ const (
 	// PerClient chooses once for each client of a closed loop, which keeps
 	// its connection; in an open loop it is PerSession.
 	PerClient
+	// PerWorker chooses for a request for which its worker has no idle
+	// connection; the one idle longest is used first, and none longer than the
+	// 5 s after which vLLM closes it. It wants a plan with workers.
+	PerWorker
 )
 
 const (
@@ -109,8 +120,8 @@ func (c RouterConfig) complete() (RouterConfig, error) {
 			return c, err
 		}
 	}
-	if c.ScrapeInterval < 0 || c.ScrapeDelay < 0 || c.ScrapeMaxAge < 0 {
-		return c, fmt.Errorf("scrape interval %v, delay %v, greatest age %v: want none below 0", c.ScrapeInterval, c.ScrapeDelay, c.ScrapeMaxAge)
+	if c.ScrapeInterval < 0 || c.ScrapeDelay < 0 || c.ScrapeMaxAge < 0 || c.IndexLag < 0 {
+		return c, fmt.Errorf("scrape interval %v, delay %v, greatest age %v, index lag %v: want none below 0", c.ScrapeInterval, c.ScrapeDelay, c.ScrapeMaxAge, c.IndexLag)
 	}
 	for class, p := range c.Profiles {
 		if err := p.Check(); err != nil {
@@ -136,6 +147,7 @@ type router struct {
 	coverage correction.Coverage
 	seeds    *rand.PCG
 	turn     uint64
+	late     []claim // that the index has not learned of
 
 	// One decision's memory, used again.
 	input     policy.Input
@@ -143,6 +155,7 @@ type router struct {
 	choice    policy.Choice
 	shortlist policy.Shortlist
 	matches   []int32 // by slot of the index
+	asked     []int   // candidates with a vector
 	vectors   []feature.Vector
 	answers   []feature.Forecast
 
@@ -235,23 +248,41 @@ func (r *router) forecasts() bool {
 	return r.config.Forecaster != nil && r.config.Policy == policy.Predicted
 }
 
+// longestForecast is the longest latency that a forecast may say, or start from.
+const longestForecast feature.Seconds = 600
+
+// sayable reports whether all latencies are such as a forecast may say.
+func sayable(latencies ...feature.Seconds) bool {
+	for _, l := range latencies {
+		if !(l > 0 && l <= longestForecast) {
+			return false
+		}
+	}
+	return true
+}
+
 // forecast asks for the residuals of the candidates worth it and adds what was
-// learned online. It reports whether anybody could be asked.
+// learned online. It reports whether anybody could be asked. Candidates whose
+// prior or forecast is longer than a forecast may be stay without one.
 func (r *router) forecast() bool {
 	if !r.forecasts() {
 		return false
 	}
 	in := &r.input
-	worth := r.shortlist.Choose(in, max(0, r.config.Candidates))
-	r.vectors, r.answers = r.vectors[:0], r.answers[:0]
-	for _, i := range worth {
-		r.vectors = append(r.vectors, in.Candidates[i].Vector(&in.Request))
+	r.asked, r.vectors, r.answers = r.asked[:0], r.vectors[:0], r.answers[:0]
+	for _, i := range r.shortlist.Choose(in, max(0, r.config.Candidates)) {
+		v := in.Candidates[i].Vector(&in.Request)
+		if p := v.Prior(); !sayable(p.TTFT, p.TPOT) {
+			continue
+		}
+		r.asked = append(r.asked, i)
+		r.vectors = append(r.vectors, v)
 		r.answers = append(r.answers, feature.NoForecast)
 	}
 	r.config.Forecaster.Forecast(r.vectors, r.answers)
-	for j, i := range worth {
-		if r.answers[j].Known() {
-			in.Candidates[i].Residual = r.answers[j].Residual
+	for j, i := range r.asked {
+		if f := &r.answers[j]; f.Known() && sayable(f.TTFT.P50, f.TTFT.P90, f.TPOT.P50, f.TPOT.P90) {
+			in.Candidates[i].Residual = f.Residual
 			in.Candidates[i].Correction = correction.Correct(&r.targets[i].offset, &r.coverage)
 		}
 	}

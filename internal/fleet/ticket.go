@@ -26,6 +26,8 @@ type ticket struct {
 	forecast feature.Forecast // corrected
 	plain    feature.Forecast // before online correction
 	mark     correction.Mark  // how far the stream was at the last tick
+	chain    []uint64         // of the prompt
+	believed belief
 }
 
 // charge books a call on an endpoint in ledger, index and counters.
@@ -45,12 +47,14 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 		work:     float64(c.Coefficients.Work(request.PromptTokens, uncached)),
 		forecast: t.forecast,
 		plain:    correction.Plain(t.forecast, c.Correction),
+		chain:    q.chain,
+		believed: r.believe(r.targets[endpoint], q.chain, c.CachedTokens),
 	}
 	if policy.Cold(&r.input) {
 		t.target.coldAt = now
 	}
 	if len(q.chain) > 0 {
-		r.index.Insert(t.target.slot, q.chain, now)
+		r.claim(t.target.slot, q.chain, now)
 	}
 	t.handle = r.ledger.Charge(t.target.id, 0, entry, now)
 	r.demand.Add(now, float64(entry.UncachedTokens))
@@ -82,19 +86,28 @@ func (r *router) tokens(s *stream, n int32, at time.Duration) {
 	s.pending, s.told = 0, at
 }
 
+// answer is what came of a request, as far as its client saw.
+type answer struct {
+	complete     bool
+	ttft, tpot   feature.Seconds
+	outputTokens int
+	cachedTokens int // of the prompt, as the engine reports
+}
+
 // end settles t. An answer that was complete teaches.
-func (r *router) end(t *ticket, complete bool, ttft, tpot feature.Seconds, outputTokens int) {
+func (r *router) end(t *ticket, a answer) {
 	r.ledger.Settle(t.handle)
 	r.changed(t.target)
 	t.target.streams.remove(t.stream)
-	if !complete {
+	if !a.complete {
 		return
 	}
-	r.output.Observe(t.prompt, float64(outputTokens))
+	r.output.Observe(t.prompt, float64(a.outputTokens))
 	if t.plain.Known() {
-		t.target.offset.Observe(t.plain, ttft, tpot)
-		r.coverage.Observe(t.forecast, ttft, tpot)
+		t.target.offset.Observe(t.plain, a.ttft, a.tpot)
+		r.coverage.Observe(t.forecast, a.ttft, a.tpot)
 	}
+	r.test(t, float64(a.cachedTokens))
 }
 
 // tick observes speeds; route does it once a second.

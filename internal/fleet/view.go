@@ -57,6 +57,7 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 			in.Candidates[i].ColdAgo = t.coldAgo(now)
 		}
 	}
+	r.learn(now)
 	r.cached(q)
 	return v.peak
 }

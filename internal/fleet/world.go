@@ -88,6 +88,7 @@ type world struct {
 	content   content
 	jitter    *rand.Rand
 	next      func() (workload.Session, bool)
+	workers   []*worker // of the plan
 
 	now    time.Duration
 	agenda *agenda
@@ -105,7 +106,8 @@ type world struct {
 	asked     uint64
 	arriving  workload.Session
 	awaiting  bool
-	sessions  int // begun and not ended
+	sessions  int // begun and not ended; workers keep no count
+	untaken   int // tasks of all workers
 	exhausted bool
 	loadEnded time.Duration
 
@@ -142,6 +144,8 @@ func newWorld(config WorldConfig) (*world, func(), error) {
 		return nil, nil, errors.New("a world needs at least one engine")
 	case config.Plan.Sessions == nil:
 		return nil, nil, errors.New("a world needs a plan with sessions")
+	case config.Router.Connections == PerWorker && config.Plan.Workers <= 0:
+		return nil, nil, errors.New("connections per worker want a plan with workers")
 	case config.BlockTokens < 0 || config.Horizon < 0 || config.ObserveEvery < 0:
 		return nil, nil, fmt.Errorf("block of %d tokens, horizon %v, observations every %v: want none below 0", config.BlockTokens, config.Horizon, config.ObserveEvery)
 	}
@@ -171,6 +175,9 @@ func newWorld(config WorldConfig) (*world, func(), error) {
 			w.units = append(w.units, unit{r, i})
 		}
 		w.router.meet(fmt.Sprintf("engine-%05d", i), e.spec.Class, e.spec.Profile)
+	}
+	for range config.Plan.Workers {
+		w.workers = append(w.workers, &worker{})
 	}
 	w.sample.Endpoints = make([]EndpointSample, len(w.endpoints))
 	w.actors()
