@@ -33,9 +33,13 @@ var signs = []sign{
 	{"code-generation, weighted-blend at 60: input tokens/s", 0, blend, 60, func(c cell) float64 { return c.Input }},
 	{"code-generation, token-load at 60: input tokens/s", 0, tokenLoad, 60, func(c cell) float64 { return c.Input }},
 	{"code-generation, k8s at 60: success", 0, k8s, 60, func(c cell) float64 { return c.Success }},
+	{"reasoning, k8s at 250: TTFT p90 s", 1, k8s, 250, ttft},
+	{"reasoning, weighted-blend at 250: TTFT p90 s", 1, blend, 250, ttft},
+	{"reasoning, weighted-blend at 350: success", 1, blend, 350, func(c cell) float64 { return c.Success }},
 	{"reasoning, active-request at 350: TTFT p90 s", 1, activeRequest, 350, ttft},
 	{"reasoning, active-request at 350: success", 1, activeRequest, 350, func(c cell) float64 { return c.Success }},
 	{"b2b-saas, token-load at 20: TTFT p90 s", 2, tokenLoad, 20, ttft},
+	{"b2b-saas, token-load at 40: input tokens/s", 2, tokenLoad, 40, func(c cell) float64 { return c.Input }},
 	{"b2b-saas, token-load at 35: TPOT p90 ms", 2, tokenLoad, 35, func(c cell) float64 { return 1000 * c.TPOT }},
 }
 
@@ -80,11 +84,12 @@ func ablateAll(ctx context.Context, w world, all []comparison, seeds []uint64, r
 		m.without(&without)
 		changed := make([]comparison, len(all))
 		for i, c := range all {
-			simulated, err := c.study.simulate(ctx, without, seeds, requests, done)
+			simulated, _, err := c.study.simulate(ctx, without, seeds, requests, done)
 			if err != nil {
 				return nil, fmt.Errorf("without %s: %w", m.Name, err)
 			}
-			changed[i] = comparison{c.study, c.published, simulated, c.again}
+			changed[i] = c
+			changed[i].simulated = simulated
 		}
 		rows = append(rows, newAblation(m, changed))
 	}

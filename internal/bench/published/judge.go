@@ -10,7 +10,8 @@ type comparison struct {
 	study     study
 	published ladder
 	simulated ladder
-	again     ladder // another published campaign; no loads where there is none
+	each      []ladder // simulated, by seed
+	again     ladder   // another published campaign; no loads where there is none
 }
 
 // noise is the comparison with the other campaign in the place of the simulation:

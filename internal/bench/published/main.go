@@ -113,11 +113,11 @@ func compare(ctx context.Context, data string, w world, seeds []uint64, requests
 		if err != nil {
 			return nil, err
 		}
-		simulated, err := s.simulate(ctx, w, seeds, requests, done)
+		simulated, each, err := s.simulate(ctx, w, seeds, requests, done)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, comparison{s, published, simulated, again})
+		all = append(all, comparison{s, published, simulated, each, again})
 	}
 	return all, nil
 }
@@ -140,6 +140,7 @@ func save(folder string, report bench.Report, text []byte, all []comparison) err
 // record is the table as it is saved.
 type record struct {
 	Studies   []savedStudy `json:"studies"`
+	Spread    []spread     `json:"by_seed"`
 	Ablations []ablation   `json:"ablations,omitempty"`
 }
 
@@ -157,7 +158,7 @@ type savedArm struct {
 }
 
 func newRecord(all []comparison, ablations []ablation) record {
-	r := record{Ablations: ablations}
+	r := record{Spread: spreads(all), Ablations: ablations}
 	for _, c := range all {
 		s := savedStudy{Workload: c.study.name, Endpoints: c.study.endpoints, Loads: c.published.loads}
 		for a, arm := range arms {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/fleet"
+	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/internal/workload"
 )
 
@@ -194,7 +196,7 @@ func TestClimb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spaced, plain := climb(spec, 1), spec.Climb(1)
+	spaced, plain := apart(spec.Climb(1)), spec.Climb(1)
 	if len(spaced.Stages) != len(plain.Stages) {
 		t.Fatalf("%d stages of %d", len(spaced.Stages), len(plain.Stages))
 	}
@@ -221,14 +223,64 @@ func TestClimb(t *testing.T) {
 
 // Without a mechanism the world is another one.
 func TestMechanismsSwitch(t *testing.T) {
+	p, err := physics.Named("qwen3-32b-h100-tp2-routing")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range mechanisms {
-		w := world{start: 2 * time.Second, gateway: time.Millisecond}
-		before := w.options
+		w := reality(p)
 		m.without(&w)
-		same := w.options.LiveMetrics == before.LiveMetrics && w.options.SeparateReads == before.SeparateReads &&
-			w.start == 2*time.Second && w.gateway == time.Millisecond && !w.balanced && !w.patient && w.profile.Coefficients.C == 0
-		if same || m.Fact == "" {
+		if reflect.DeepEqual(w, reality(p)) || m.Fact == "" {
 			t.Errorf("%s changes nothing or has no fact", m.Name)
+		}
+	}
+}
+
+// A world asks for the published conversations on the published processes unless it
+// is told otherwise.
+func TestPlans(t *testing.T) {
+	count := func(p workload.Plan) (tokens int) {
+		for s := range p.Sessions {
+			for _, turn := range s.Turns {
+				tokens += turn.PromptTokens
+			}
+		}
+		return tokens
+	}
+	for _, s := range studies {
+		spec, err := workload.Named(s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		load := spec.Ladder()[0]
+		was, err := world{start: time.Second}.plan(spec, 1, load)
+		if err != nil || was.Workers != processes(s.name) || was.Timeout == 0 {
+			t.Fatalf("%s: %d workers, time-out %v, %v", s.name, was.Workers, was.Timeout, err)
+		}
+		if spec.Closed && was.Ramp != time.Second/time.Duration(spec.Rounds) {
+			t.Errorf("%s: clients begin within %v", s.name, was.Ramp)
+		}
+		without, err := world{own: true, alone: true, patient: true}.plan(spec, 1, load)
+		if err != nil || without.Workers != 0 || without.Timeout != 0 || spec.Closed && without.Ramp != slowStart || count(without) == count(was) {
+			t.Errorf("%s: %d workers, time-out %v, ramp %v, as many tokens %t, %v", s.name,
+				without.Workers, without.Timeout, without.Ramp, count(without) == count(was), err)
+		}
+	}
+}
+
+// Each seed is judged by itself, a gain once.
+func TestSpreads(t *testing.T) {
+	flat := [len(arms)][3][2]float64{k8s: {{1, 100}, {1, 200}, {1, 400}}, tokenLoad: {{1, 100}, {1, 200}, {1, 800}}}
+	steep := flat
+	steep[tokenLoad][2][1] = 400
+	c := small(flat, flat)
+	c.each = []ladder{c.simulated, small(flat, steep).simulated}
+	for _, s := range spreads([]comparison{c}) {
+		if len(s.Values) != 2 || strings.HasSuffix(s.Bar, "_max") {
+			t.Errorf("%s: %v", s.Bar, s.Values)
+		}
+		if s.Bar == "published_trial_gain" && !slices.Equal(s.Values, []float64{2, 1}) {
+			t.Errorf("gains %v, want 2 and 1", s.Values)
 		}
 	}
 }

@@ -12,83 +12,73 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/fleet"
 	"github.com/spillway-llm/spillway/internal/workload"
-	"github.com/spillway-llm/spillway/router/policy"
 )
 
-// simulate runs a study's ladder for every arm and seed, and averages over seeds.
-// It adds the requests it simulated to requests and calls done after each run.
-func (s study) simulate(ctx context.Context, w world, seeds []uint64, requests *atomic.Int64, done func()) (ladder, error) {
+// simulate runs a study's ladder for every arm and seed. It returns the average over
+// seeds, and each seed's ladder. It adds the requests it simulated to requests and
+// calls done after each run.
+func (s study) simulate(ctx context.Context, w world, seeds []uint64, requests *atomic.Int64, done func()) (out ladder, each []ladder, err error) {
 	spec, err := workload.Named(s.name)
 	if err != nil {
-		return ladder{}, err
+		return out, nil, err
 	}
-	out := newLadder(spec.Ladder())
-	var by [len(arms)][][]cell // arm, load, seed
-	for a := range by {
-		by[a] = make([][]cell, len(out.loads))
-		for l := range by[a] {
-			by[a][l] = make([]cell, len(seeds))
-		}
+	out = newLadder(spec.Ladder())
+	for range seeds {
+		each = append(each, newLadder(out.loads))
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for a := range arms {
 		for i, seed := range seeds {
-			if !spec.Closed {
+			for l, load := range out.loads[:s.plans(spec)] {
 				g.Go(func() error {
 					defer done()
-					cells, err := s.one(ctx, w, arms[a], climb(spec, seed), seed, requests)
-					for l := range cells {
-						by[a][l][i] = cells[l]
+					plan, err := w.plan(spec, seed, load)
+					if err != nil {
+						return err
 					}
-					return err
-				})
-				continue
-			}
-			for l, load := range out.loads {
-				g.Go(func() error {
-					defer done()
-					cells, err := s.one(ctx, w, arms[a], spec.Sessions(seed, load), seed, requests)
-					if err == nil {
-						by[a][l][i] = cells[0]
-					}
+					cells, err := s.one(ctx, w, arms[a], plan, seed, requests)
+					copy(each[i].cells[a][l:], cells)
 					return err
 				})
 			}
 		}
 	}
 	if err := g.Wait(); err != nil {
-		return out, fmt.Errorf("%s: %w", s.name, err)
+		return out, nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	for a := range arms {
 		for l := range out.loads {
-			out.cells[a][l] = mean(by[a][l])
+			var cells []cell
+			for _, of := range each {
+				cells = append(cells, of.cells[a][l])
+			}
+			out.cells[a][l] = mean(cells)
 		}
 	}
-	return out, nil
+	return out, each, nil
+}
+
+// plans is how many plans have all loads of a workload: one has all of an open loop.
+func (s study) plans(spec workload.Spec) int {
+	if !spec.Closed {
+		return 1
+	}
+	return len(spec.Ladder())
 }
 
 // runs is how many simulations simulate runs.
 func (s study) runs(seeds int) int {
 	spec, err := workload.Named(s.name)
-	if err != nil || !spec.Closed {
-		return len(arms) * seeds
+	if err != nil {
+		return 0
 	}
-	return len(arms) * seeds * len(spec.Ladder())
+	return len(arms) * seeds * s.plans(spec)
 }
 
 // one is one run: a cell for each stage of the plan, or one for all of it.
 func (s study) one(ctx context.Context, w world, a arm, plan workload.Plan, seed uint64, requests *atomic.Int64) ([]cell, error) {
-	plan.Ramp = w.start
-	if w.patient {
-		plan.Timeout = 0
-	}
-	config := fleet.WorldConfig{Plan: plan, Seed: seed, Router: fleet.RouterConfig{
-		Policy: a.policy, Connections: a.connections, Settings: settings(), ScrapeInterval: scrapeInterval,
-	}}
-	if w.balanced && a.direct {
-		config.Router.Policy, config.Router.Connections = policy.RoundRobin, fleet.PerRequest
-	}
+	config := fleet.WorldConfig{Plan: plan, Seed: seed, Router: w.router(a)}
 	for range s.endpoints {
 		config.Engines = append(config.Engines, fleet.EngineSpec{Profile: w.profile, Options: w.options})
 	}
