@@ -101,6 +101,11 @@ bench-forecast: ## forecasts on measured rows they have not seen, beside the pri
 bench-fleet: ## requests simulated per second of CPU, and the cost of large fleets
 	$(Q)$(GO) run ./internal/bench/fleet --out docs/results
 
+.PHONY: bench-gbdt
+bench-gbdt: ## training time, loss and memory of the forests beside XGBoost and scikit-learn, which it installs (minutes)
+	$(Q)scripts/bench-gbdt-setup
+	$(Q)$(GO) run ./internal/bench/gbdt --out docs/results
+
 .PHONY: bench-gate
 bench-gate: ## what the trainer's gate lets through of 1,000 bad refits, of empty ones and of good ones (minutes)
 	$(Q)$(GO) run ./internal/bench/gate --out docs/results

@@ -194,6 +194,8 @@ var Table = []Layer{
 		Why: "learns through trainer/learn alone, so that what is judged is what is served"},
 	{Package: "internal/bench/engine", May: []string{"internal/bench", "internal/fleet", "internal/measured", "internal/physics", "internal/physics/fit", "internal/feature"},
 		Why: "replays what a real engine served and compares"},
+	{Package: "internal/bench/gbdt", May: []string{"internal/bench", "trainer/gbdt"},
+		Why: "trains beside others' tools and compares"},
 	{Package: "internal/bench/fleet", May: []string{"internal/bench"},
 		Why: "runs the benchmarks that stand beside the code and judges their numbers"},
 	{Package: "internal/bench/gate", May: []string{"internal/bench", "internal/feature", "internal/physics", "trainer"},
