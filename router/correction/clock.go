@@ -13,6 +13,7 @@ import "time"
 type Clock struct {
 	events   int64
 	from, to time.Time
+	silent   time.Time // when the last of the streams that had no event had its last one
 	prefills []prefill
 }
 
@@ -42,6 +43,9 @@ func (m *Mark) Begin(at time.Time) { *m = Mark{1, at} }
 // Every stream is to be shown once before each Tick. The order is no matter.
 func (c *Clock) Stream(m *Mark, events int64, last time.Time) {
 	n := events - m.events
+	if n == 0 && m.at.After(c.silent) {
+		c.silent = m.at
+	}
 	if !m.at.IsZero() && n > 0 && c.better(n, m.at, last) {
 		c.events, c.from, c.to = n, m.at, last
 	}
@@ -62,6 +66,16 @@ func (c *Clock) better(n int64, from, to time.Time) bool {
 	return from.After(c.from)
 }
 
+// Stalled tells s, before a Tick, of a step that every stream is still waiting
+// for: since when, and that it takes at most longest seconds by the step model.
+func (c *Clock) Stalled(now time.Time, longest float64, s *Speed) {
+	if c.events > 0 || c.silent.IsZero() {
+		s.Waiting(0, 0)
+		return
+	}
+	s.Waiting(now.Sub(c.silent).Seconds(), longest)
+}
+
 // Tick ends the time since the last tick: step is the seconds that the step
 // model gives for one decode step of the endpoint as it is now. What the
 // streams took, and what they should have taken with the prefills that fell
@@ -77,7 +91,7 @@ func (c *Clock) Tick(now time.Time, step float64, s *Speed) {
 		}
 	}
 	s.Observe(now, c.to.Sub(c.from).Seconds(), expected)
-	c.events, c.from, c.to = 0, time.Time{}, time.Time{}
+	c.events, c.from, c.to, c.silent = 0, time.Time{}, time.Time{}, time.Time{}
 	c.prefills = c.prefills[:0]
 }
 

@@ -71,6 +71,11 @@ func (c *Coverage) Observe(corrected feature.Forecast, ttft, tpot feature.Second
 	track(&c.tpot, logRatio(tpot, corrected.TPOT.P90))
 }
 
+// Overdue adds a request that still waits for its first token past the p90 it
+// was given: a miss whatever it turns out to take. Its TTFT is not to be
+// observed again.
+func (c *Coverage) Overdue() { track(&c.ttft, math.Inf(1)) }
+
 func track(offset *float64, miss float64) {
 	switch {
 	case math.IsNaN(miss):

@@ -22,6 +22,9 @@ type Speed struct {
 	taken    float64 // seconds streams took
 	expected float64 // seconds the step model gives for them
 	at       time.Time
+
+	waited  float64 // seconds that a step is being waited for; 0 when none is
+	longest float64 // seconds that it may take by the step model
 }
 
 // Observe adds evidence gathered up to now: streams took that many seconds
@@ -35,11 +38,22 @@ func (s *Speed) Observe(now time.Time, taken, expected float64) {
 	}
 }
 
+// Waiting says that a step that takes at most longest seconds by the step model
+// has been waited for waited seconds, and still is. It replaces what was said
+// before; waited of 0 says that nothing is waited for.
+func (s *Speed) Waiting(waited, longest float64) {
+	s.waited, s.longest = 0, 0
+	if waited > longest && longest > 0 && !math.IsInf(waited, 0) {
+		s.waited, s.longest = waited, longest
+	}
+}
+
 // Factor is the estimate at now, within 1/7 and 7.
 func (s *Speed) Factor(now time.Time) float64 {
 	faded := *s
 	faded.fade(now)
-	f := (faded.taken + speedPrior) / (faded.expected + speedPrior)
+	taken, expected := faded.taken+speedPrior, faded.expected+speedPrior
+	f := max(taken/expected, (taken+s.waited)/(expected+s.longest))
 	return min(speedMost, max(1/speedMost, f))
 }
 

@@ -114,16 +114,41 @@ func (e *endpoint) coldAgo(now time.Time) feature.Seconds {
 }
 
 // observeSpeed compares how long the fastest stream of the endpoint took for
-// its steps since the last tick with what the step model gives for them.
+// its steps since the last tick with what the step model gives for them, and
+// what all of them are still waiting for with the longest step that it can give.
 func (r *Router) observeSpeed(now time.Time, e *endpoint) {
 	for t := range e.live { // in no order, which is no matter to the clock
 		events, last := t.progress()
 		e.clock.Stream(&t.mark, events, last)
 	}
 	step := 0.0
-	if e.clock.Streaming() {
+	if len(e.live) > 0 {
 		state := r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt)
 		step = float64(e.profile.Coefficients.Step(state.Decoding, state.ContextTokens))
 	}
+	e.clock.Stalled(now, step+e.fullChunk(), &e.speed)
 	e.clock.Tick(now, step, &e.speed)
+}
+
+// fullChunk is the seconds by the step model that prefill adds to a step which
+// holds as much of it as it can, from the end of the longest prompt that waits.
+func (e *endpoint) fullChunk() float64 {
+	budget := float64(e.profile.MaxBatchedTokens)
+	longest := budget
+	for t := range e.silent {
+		longest = max(longest, t.prompt)
+	}
+	return float64(e.profile.Coefficients.Work(longest, budget))
+}
+
+// observeOverdue counts those whose first token is later than their p90, once
+// each and before it comes: an endpoint that hangs gives no outcomes to learn
+// from.
+func (e *endpoint) observeOverdue(now time.Time) {
+	for t := range e.silent { // in no order, which is no matter: all count alike
+		if !t.overdue && t.query.Streaming && t.plain.Known() && feature.SecondsOf(now.Sub(t.decidedAt)) > t.corrected.TTFT.P90 {
+			t.overdue = true
+			t.llm.coverage.Overdue()
+		}
+	}
 }

@@ -167,6 +167,53 @@ func TestSpeedOfAnEndpointIsLearnedFromItsStreams(t *testing.T) {
 	})
 }
 
+// An endpoint that hangs shows no steps and ends no request: that it is slow
+// must be seen all the same.
+func TestAnEndpointThatHangsIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, nil)
+		defer w.run()()
+		ticket := w.begin(t, query("x"))
+		ticket.Sent(time.Now())
+		ticket.FirstToken(time.Now())
+		<-time.After(30 * time.Second)
+		if f := w.Status().Endpoints[0].SpeedFactor; f < 3 {
+			t.Errorf("speed factor %v after 30 s without a step, want at least 3", f)
+		}
+		ticket.End(ended(feature.ClientAbort, 0))
+		<-time.After(2 * time.Second)
+		if f := w.Status().Endpoints[0].SpeedFactor; f != 1 {
+			t.Errorf("speed factor %v when nothing waits any more, want 1", f)
+		}
+	})
+}
+
+func TestARequestThatWaitsPastItsP90IsAMissNow(t *testing.T) {
+	inLive(t, 1, nil, func(t *testing.T, w *world) {
+		p90 := func() feature.Seconds {
+			ticket := w.begin(t, query("then"))
+			defer ticket.End(ended(feature.ClientAbort, 0))
+			c := w.memory.decision(ticket).Candidates[0]
+			return c.Corrected.TTFT.P90 / c.Forecast.TTFT.P90
+		}
+		before := p90()
+		var hung []*route.Ticket
+		for i := range 5 {
+			q := query(fmt.Sprint("hangs", i))
+			q.Streaming = true
+			hung = append(hung, w.begin(t, q))
+		}
+		<-time.After(2 * time.Minute)
+		during := p90()
+		for _, ticket := range hung {
+			ticket.End(served(1000, 100))
+		}
+		if after := p90(); !(during > before) || after < during*0.999 {
+			t.Errorf("the p90 was moved by %v before, %v while five requests hung, %v after", before, during, after)
+		}
+	})
+}
+
 // TestAutoFallbackFollowsThePrefillUtilisation sends prefill work at a steady
 // share of the peak and looks at who decides.
 func TestAutoFallbackFollowsThePrefillUtilisation(t *testing.T) {

@@ -38,6 +38,7 @@ type Ticket struct {
 	work      float64          // seconds of prefill by the step model
 	believed  belief
 	reported  bool      // the pool knows that it failed here
+	overdue   bool      // the p90 has been told that it missed
 	sentAt    time.Time // zero before it was handed over
 
 	first   bool
