@@ -90,6 +90,7 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 		return err
 	}
 	defer store.Close()
+	addCalibrations(ctx, store, config.Route.Profiles, log)
 	writer, err := featurestore.NewWriter(store, featurestore.WriterConfig{
 		SpoolDir: c.Store.SpoolDir, SpoolBytes: c.Store.SpoolBytes, Logger: log, Registerer: reg,
 	})

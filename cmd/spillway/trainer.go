@@ -56,6 +56,7 @@ schedule. Needs DATABASE_URL.`,
 				return err
 			}
 			defer store.Close()
+			addCalibrations(ctx, store, config.Profiles, log)
 			reg := telemetry.NewRegistry()
 			owner, err := leaseOwner()
 			if err != nil {
