@@ -89,6 +89,10 @@ func (e *Engine) guess(s *sequence, budget int) int {
 // makeRoom reserves blocks for the next tokens of s, preempting from the back
 // of the batch. It returns false when s itself had to go.
 func (e *Engine) makeRoom(s *sequence, tokens int) bool {
+	size := e.profile.BlockTokens
+	if in := s.computed % size; in > 0 && in+tokens < size {
+		return true // inside its last block, and that will not be full
+	}
 	for e.blocksFor(s.computed+tokens)-len(s.blocks) > e.cache.free {
 		if e.preempt() == s {
 			return false
