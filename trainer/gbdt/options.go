@@ -56,7 +56,7 @@ type Options struct {
 	RowFraction     float64 // share of the rows drawn for each tree, in (0, 1]
 	FeatureFraction float64 // share of the features drawn for each tree, in (0, 1]
 	Seed            uint64  // of all drawing
-	Threads         int     // goroutines that work at once, from 1; does not change the result
+	Threads         int     // goroutines that work at once, from 1, at most GOMAXPROCS of them; does not change the result
 
 	// Start, when set, is a forest to go on from: the result holds its trees and
 	// then up to Trees new ones. It must have been fitted to the same features,
