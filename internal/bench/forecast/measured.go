@@ -43,6 +43,7 @@ func measuredRows(ctx context.Context, o options, report *bench.Report) ([]table
 			return nil, err
 		}
 		report.Sizes[x.name+" rows"] = len(t.samples)
+		report.Sizes[x.name+" broken lines"] = t.broken
 		judged := table{Title: fmt.Sprintf("%s: %s", x.name, t.file)}
 		for _, split := range splits {
 			lines, err := t.judge(ctx, x.name, split, p, o.seed, report)

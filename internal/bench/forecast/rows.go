@@ -15,18 +15,18 @@ import (
 // trace is the rows of one file, in the order of their completion.
 type trace struct {
 	file    string
+	broken  int // lines that are no rows
 	samples []learn.Sample
 	states  []state // of the samples
 }
 
-// read makes the samples of the one file below measured-h200 that the pattern
-// matches.
+// read makes the samples of a file below measured-h200 that the pattern
+// matches: of several, the largest.
 func read(data, name, pattern string, p physics.Profile) (trace, error) {
-	files, err := filepath.Glob(filepath.Join(data, "measured-h200", pattern))
-	if err != nil || len(files) != 1 {
-		return trace{}, fmt.Errorf("--data: %d files match measured-h200/%s in %s, want one", len(files), pattern, data)
+	path, err := largest(filepath.Join(data, "measured-h200", pattern))
+	if err != nil {
+		return trace{}, err
 	}
-	path := files[0]
 	f, err := os.Open(path)
 	if err != nil {
 		return trace{}, fmt.Errorf("--data: %w", err)
@@ -36,11 +36,11 @@ func read(data, name, pattern string, p physics.Profile) (trace, error) {
 	if err != nil {
 		return trace{}, fmt.Errorf("%s: %w", path, err)
 	}
-	rows, _, err := measured.Collect(measured.LatencyPredictor(r))
+	rows, skipped, err := measured.Collect(measured.LatencyPredictor(r))
 	if err != nil {
 		return trace{}, fmt.Errorf("%s: %w", path, err)
 	}
-	t := trace{file: filepath.Base(path)}
+	t := trace{file: filepath.Base(path), broken: skipped.Broken}
 	for i, row := range rows {
 		at := loadOf(row)
 		s := learn.Sample{Decided: when(i), Finished: when(i), Class: name, Vector: vectorOf(at, p)}
@@ -52,6 +52,29 @@ func read(data, name, pattern string, p physics.Profile) (trace, error) {
 		return trace{}, fmt.Errorf("%s: no row has a latency", path)
 	}
 	return t, nil
+}
+
+// largest is the path of the largest file that matches.
+func largest(pattern string) (string, error) {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return "", fmt.Errorf("--data: %w", err)
+	}
+	var path string
+	size := int64(-1)
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return "", fmt.Errorf("--data: %w", err)
+		}
+		if info.Size() > size {
+			path, size = file, info.Size()
+		}
+	}
+	if path == "" {
+		return "", fmt.Errorf("--data: no file %s", pattern)
+	}
+	return path, nil
 }
 
 // when is a time for row i: the files tell their order alone.
