@@ -116,6 +116,7 @@ func try(ctx context.Context, target bundle.Target, folds []fold, settings *Sett
 // predicts best what comes next: the sum of terms, which extrapolates better,
 // unless the analytic prior times a number wins every time.
 func form(ctx context.Context, target bundle.Target, samples []Sample, settings *Settings) (fit.Form, worth, []fold, error) {
+	samples = thinned(samples, trialMost)
 	plain := folds(samples, fit.Forms{TTFT: fit.Scaled, TPOT: fit.Scaled}, settings.HalfLife)
 	simple, err := try(ctx, target, plain, settings)
 	if err != nil {
@@ -132,6 +133,18 @@ func form(ctx context.Context, target bundle.Target, samples []Sample, settings 
 		}
 	}
 	return fit.Scaled, simple, plain, nil
+}
+
+// thinned returns at most n of the samples, evenly spaced, the last among them.
+func thinned(samples []Sample, n int) []Sample {
+	if len(samples) <= n {
+		return samples
+	}
+	out := make([]Sample, n)
+	for i := range out {
+		out[i] = samples[(i+1)*len(samples)/n-1]
+	}
+	return out
 }
 
 // dampings are the shares of a forest's output that may be left out.

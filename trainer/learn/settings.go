@@ -36,10 +36,11 @@ const (
 	judgedParts  = 3 // of the rows, in order of time, that judge what was learned of those before
 	learnedParts = 2 // that only teach
 
-	stopRounds = 20    // trees without gain there that end a fit
-	fewestTree = 3     // trees at least, however early the fit would stop
-	leastGain  = 0.03  // share of the loss by which more of a head must win each time
-	clipShare  = 0.005 // of the residuals at either end that no forecast reaches
+	trialMost  = 40_000 // rows that all trials together are made of at most: they cost more than the fit
+	stopRounds = 20     // trees without gain there that end a fit
+	fewestTree = 3      // trees at least, however early the fit would stop
+	leastGain  = 0.03   // share of the loss by which more of a head must win each time
+	clipShare  = 0.005  // of the residuals at either end that no forecast reaches
 
 	// firstClip bounds what a forest may say until it has proven more on rows
 	// with a load beyond what it had learned from: trees that were right in
