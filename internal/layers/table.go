@@ -134,6 +134,8 @@ var Table = []Layer{
 		Why: "a front door translates and streams; it decides nothing"},
 	{Package: "router/extproc", May: []string{"router/front", "router/route", "internal/openai", "internal/feature"}, Modules: []string{envoy, grpc, protobuf},
 		Why: "a front door translates and meters; it decides nothing"},
+	{Package: "router/extproc/extproctest", Modules: []string{envoy, grpc, protobuf},
+		Why: "plays the proxy for tests and benchmarks and shares no code with what it asks"},
 	{Package: "router/admin", May: []string{"router/route", "router/pool", "internal/feature"},
 		Why: "the second listener shows what the router knows and changes nothing on the request path"},
 	{Package: "router",
@@ -236,6 +238,6 @@ var Doors = []Door{
 		Why: "the wire format of a forecast has one reader and one writer"},
 	{Import: clientgo, Behind: []string{"router/pool/kube"},
 		Why: "a router outside Kubernetes must not carry its client"},
-	{Import: envoy, Behind: []string{"router/extproc"},
+	{Import: envoy, Behind: []string{"router/extproc/..."},
 		Why: "Envoy's types end where the request is translated"},
 }

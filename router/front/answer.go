@@ -35,6 +35,9 @@ func (a *Answer) Open(status int, h http.Header) {
 	}
 }
 
+// OpenUnheard begins the answer with its status, of which no more is heard.
+func (a *Answer) OpenUnheard(status int) { a.status = status }
+
 // plain reports whether a body is what it seems.
 func plain(h http.Header) bool {
 	e := h.Get("Content-Encoding")
@@ -52,6 +55,10 @@ func (a *Answer) Close() {
 
 // Metered reports whether the answer's body is understood.
 func (a *Answer) Metered() bool { return a.meter != nil }
+
+// Complete reports whether the body said that it was whole: what may still
+// come says nothing new.
+func (a *Answer) Complete() bool { return a.meter != nil && a.meter.Done() }
 
 // Hear meters the next bytes of the body, which came at now, and tells the
 // ticket what they brought.

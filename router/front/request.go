@@ -21,7 +21,8 @@ type Request struct {
 	Body   []byte // whole; it must not change while what was read from it is in use
 }
 
-// Read reads what a client asks for into q; scanned is what its body says.
+// Read reads what a client asks for into q; scanned is what its body says. Both
+// are overwritten; q uses the storage of scanned.
 //
 // Bodies are understood on POST to the paths of openai.API alone. Everything
 // else goes by load, to the LLM its body names if it names one.
@@ -34,6 +35,7 @@ func (r *Request) Read(q *route.Query, scanned *openai.Request) error {
 		return err
 	}
 	if r.Method != http.MethodPost {
+		*scanned = openai.Request{MaxTokens: -1, N: 1}
 		return nil
 	}
 	if api := openai.APIOf(r.Path); api != openai.Other {
