@@ -11,8 +11,8 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
-// CoverageVerdict is how many outcomes came at or below the candidate's p90,
-// in one band of load.
+// CoverageVerdict is how many outcomes came at or below the candidate's p90, as
+// a router corrects it for the bias of an endpoint, in one band of load.
 type CoverageVerdict struct {
 	Head string `json:"head"`
 	Band string `json:"band"` // all, or which of the four quarters by load, from q1, the lightest

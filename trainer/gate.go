@@ -116,6 +116,16 @@ type rivals struct {
 	served                        *contender // nil when nothing is served
 }
 
+// online is the same once a router has corrected them; the level needs none.
+func (r rivals) online(judge []sample) rivals {
+	out := rivals{candidate: online(r.candidate, judge), prior: online(r.prior, judge), cart: online(r.cart, judge)}
+	if r.served != nil {
+		served := online(*r.served, judge)
+		out.served = &served
+	}
+	return out
+}
+
 // targets says of each target whether it is learned.
 type targets [bundle.Targets]bool
 
@@ -178,10 +188,11 @@ func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) *Verd
 	v.HeldOut = v.Heads[bundle.TTFTP50].Rows
 	v.TTFTMedianAPE, v.PriorTTFTMedianAPE = medianAPE(bundle.TTFTP50, r.candidate, judge), medianAPE(bundle.TTFTP50, r.prior, judge)
 	v.TPOTMedianAPE, v.PriorTPOTMedianAPE = medianAPE(bundle.TPOTP50, r.candidate, judge), medianAPE(bundle.TPOTP50, r.prior, judge)
+	corrected := r.online(judge)
 	t.judgeLosses(v, judge, learned, r)
 	for target := range bundle.Targets {
 		if learned[target] {
-			t.judgeHead(v, target, judge, r)
+			t.judgeHead(v, target, judge, r, corrected)
 		}
 	}
 	if !learned[bundle.TPOTP50] {
@@ -219,7 +230,7 @@ func (t *Trainer) judgeLosses(v *Verdict, judge []sample, learned targets, r riv
 }
 
 // judgeHead looks at one learned head.
-func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, r rivals) {
+func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, r, corrected rivals) {
 	head := v.Heads[target]
 	median := learn.Quantiles[target] == 0.5
 	if median && head.Distinct < 2 && v.Heads[target+1].Distinct < 2 {
@@ -234,12 +245,12 @@ func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, r 
 		v.refuse(NoBetterThanLevel, fmt.Sprintf("%s is worse than one number for all requests", head.Head))
 	}
 	if median {
-		o := t.order(target, judge, r)
+		o := t.order(target, judge, r, corrected)
 		v.Order = append(v.Order, o)
 		v.judgeOrder(o)
 		return
 	}
-	for _, c := range coverage(target, judge, r.candidate) {
+	for _, c := range coverage(target, judge, corrected.candidate) {
 		v.Coverage = append(v.Coverage, c)
 		v.judgeCoverage(c)
 	}

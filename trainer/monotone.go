@@ -28,8 +28,10 @@ var bumped = func() (columns []int) {
 // falls counts how often the final forecast moves against a feature's sign, of
 // pairs that differ in that feature alone: held-out rows and the same with
 // more of it, by a little or far beyond what was seen, the prior computed
-// anew. Any of the four quantiles counts.
-func falls(e *bundle.Evaluator, coefficients map[string]physics.Coefficients, judge []sample, seed uint64) (pairs, against int) {
+// anew. Any of the four quantiles counts. Left out are pairs of which the prior
+// itself moves so: where one number of a load grows alone, as no load does, it
+// may say less of others, and the candidate only follows.
+func falls(e *bundle.Evaluator, coefficients map[string]physics.Coefficients, judge []sample, seed uint64) (pairs, falling int) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	vectors := make([]feature.Vector, 0, 2*monotonePairs)
 	var signs []feature.Sign
@@ -50,7 +52,8 @@ func falls(e *bundle.Evaluator, coefficients map[string]physics.Coefficients, ju
 		}
 		request, load = taken(&more)
 		high := made(request, load, c)
-		if !bundle.Valid(&low) || !bundle.Valid(&high) {
+		if !bundle.Valid(&low) || !bundle.Valid(&high) || against(table[column].Sign, low.Prior().TTFT, high.Prior().TTFT) ||
+			against(table[column].Sign, low.Prior().TPOT, high.Prior().TPOT) {
 			continue
 		}
 		vectors, signs = append(vectors, low, high), append(signs, table[column].Sign)
@@ -59,10 +62,10 @@ func falls(e *bundle.Evaluator, coefficients map[string]physics.Coefficients, ju
 	e.Evaluate(vectors, out)
 	for i, sign := range signs {
 		if moves(out[2*i], out[2*i+1], sign) {
-			against++
+			falling++
 		}
 	}
-	return len(signs), against
+	return len(signs), falling
 }
 
 // bump is more of a feature: half of the time within about twice its value,
@@ -77,12 +80,13 @@ func bump(rng *rand.Rand, x float32, f feature.Feature) float32 {
 
 // moves reports whether a forecast moves against the sign from a to b.
 func moves(a, b feature.Forecast, sign feature.Sign) bool {
-	for _, q := range [][2]feature.Seconds{{a.TTFT.P50, b.TTFT.P50}, {a.TTFT.P90, b.TTFT.P90}, {a.TPOT.P50, b.TPOT.P50}, {a.TPOT.P90, b.TPOT.P90}} {
-		if float64(sign)*float64(q[1]-q[0]) < -monotoneSlack*float64(q[0]) {
-			return true
-		}
-	}
-	return false
+	return against(sign, a.TTFT.P50, b.TTFT.P50) || against(sign, a.TTFT.P90, b.TTFT.P90) ||
+		against(sign, a.TPOT.P50, b.TPOT.P50) || against(sign, a.TPOT.P90, b.TPOT.P90)
+}
+
+// against reports whether the way from a to b is against the sign.
+func against(sign feature.Sign, a, b feature.Seconds) bool {
+	return float64(sign)*float64(b-a) < -monotoneSlack*float64(a)
 }
 
 // made is the vector of a request and a load, with the prior that follows.

@@ -12,7 +12,7 @@ import (
 // routing needs no more of them.
 type OrderVerdict struct {
 	Latency string `json:"latency"` // ttft or tpot
-	// Share of the pairs of held-out requests, dispatched within 5 s to
+	// All as corrected online, but for the biases. Share of the pairs of held-out requests, dispatched within 5 s to
 	// different endpoints, that were put in the order in which they turned out.
 	Candidate evaluate.Interval  `json:"candidate"`
 	Prior     evaluate.Interval  `json:"prior"`
@@ -32,6 +32,10 @@ const (
 	// orderMargin is by how much of the pairs a candidate must be behind for
 	// sure to be refused: less is nothing that routing would feel.
 	orderMargin = 0.01
+	// orderMarginCART is the same against the tree, which will not serve: it may
+	// find endpoints out by a column that happens to tell them apart, and so
+	// know what a router corrects anyway.
+	orderMarginCART = 0.05
 	// mostSpread is how unlike the biases of endpoints may be at most, as a
 	// share, where the rivals do better: what uncorrected costs a few percent
 	// of latency on mixed traffic.
@@ -41,25 +45,29 @@ const (
 	spreadMargin = 0.03
 )
 
-// order compares the order and the biases of p50 forecasts.
-func (t *Trainer) order(target bundle.Target, judge []sample, r rivals) OrderVerdict {
+// order compares the order of p50 forecasts, as a router corrects them, and
+// their biases, as they are.
+func (t *Trainer) order(target bundle.Target, judge []sample, r, corrected rivals) OrderVerdict {
 	v := OrderVerdict{Latency: map[bundle.Target]string{bundle.TTFTP50: "ttft", bundle.TPOTP50: "tpot"}[target]}
 	seed := t.config.Seed
-	rows := dispatched(target, r.candidate, judge)
-	over := func(rival contender) (its, candidates evaluate.Interval, spread evaluate.BiasSpread) {
+	rows := dispatched(target, corrected.candidate, judge)
+	over := func(rival contender) (its, candidates evaluate.Interval) {
 		theirs := dispatched(target, rival, judge)
 		forecasts := make([]float64, len(theirs))
 		for i := range theirs {
 			forecasts[i] = theirs[i].Forecast
 		}
-		return evaluate.Concordance(theirs, seed), evaluate.ConcordanceOver(rows, forecasts, seed), spreadOf(theirs)
+		return evaluate.Concordance(theirs, seed), evaluate.ConcordanceOver(rows, forecasts, seed)
 	}
-	v.Candidate, v.Spread = evaluate.Concordance(rows, seed), spreadOf(rows)
-	v.Prior, v.OverPrior, v.PriorSpread = over(r.prior)
-	v.CART, v.OverCART, _ = over(r.cart)
+	spread := func(c contender) evaluate.BiasSpread { return spreadOf(dispatched(target, c, judge)) }
+	v.Candidate, v.Spread = evaluate.Concordance(rows, seed), spread(r.candidate)
+	v.Prior, v.OverPrior = over(corrected.prior)
+	v.CART, v.OverCART = over(corrected.cart)
+	v.PriorSpread = spread(r.prior)
 	if r.served != nil {
-		its, above, spread := over(*r.served)
-		v.Served, v.OverServed, v.ServedBias = &its, &above, &spread
+		its, above := over(*corrected.served)
+		bias := spread(*r.served)
+		v.Served, v.OverServed, v.ServedBias = &its, &above, &bias
 	}
 	return v
 }
@@ -88,15 +96,16 @@ func spreadOf(rows []evaluate.Dispatched) evaluate.BiasSpread {
 }
 
 // judgeOrder refuses a candidate that orders pairs worse than a rival by more
-// than orderMargin, with 95 % confidence, or whose biases are more unlike than 5 % and than a rival's.
+// than a margin, with 95 % confidence, or whose biases are more unlike than 5 % and than a rival's.
 // Better than a rival it need not be: where the rival already orders nearly
 // all, nothing is left to win.
 func (v *Verdict) judgeOrder(o OrderVerdict) {
 	for _, x := range []struct {
-		over  *evaluate.Interval
-		rival string
-	}{{&o.OverPrior, "the prior"}, {&o.OverCART, "the CART baseline"}, {o.OverServed, "the served bundle"}} {
-		if x.over != nil && x.over.High < -orderMargin {
+		over   *evaluate.Interval
+		margin feature.Number
+		rival  string
+	}{{&o.OverPrior, orderMargin, "the prior"}, {&o.OverCART, orderMarginCART, "the CART baseline"}, {o.OverServed, orderMargin, "the served bundle"}} {
+		if x.over != nil && x.over.High < -x.margin {
 			v.refuse(WorseOrder, fmt.Sprintf("orders endpoints by %s worse than %s", o.Latency, x.rival))
 		}
 	}

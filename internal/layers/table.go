@@ -162,7 +162,7 @@ var Table = []Layer{
 		May: []string{"internal/feature", "internal/physics", "internal/physics/fit", "internal/forest", "internal/bundle", "internal/evaluate", "trainer/gbdt"},
 		Why: "a bundle depends on rows and settings alone, so that trainer and benchmarks cannot learn differently"},
 	{Package: "trainer",
-		May:     []string{"internal/feature", "internal/physics", "internal/forest", "trainer/gbdt", "trainer/learn", "trainer/drift", "internal/bundle", "trainer/baseline", "internal/evaluate"},
+		May:     []string{"internal/feature", "internal/physics", "internal/forest", "trainer/gbdt", "trainer/learn", "trainer/drift", "internal/bundle", "trainer/baseline", "internal/evaluate", "router/correction"},
 		Modules: []string{cron, gonum},
 		Why:     "refits from a Store it declares; the same cycle runs on a database and in memory"},
 

@@ -1,0 +1,59 @@
+package trainer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
+)
+
+// online is what a contender says once a router has corrected it: every row by
+// what the held-out rows of the same endpoint, whose outcomes were known when it
+// was decided, left of its p50. An error that an endpoint has in all its
+// requests is gone by that in a minute; what endpoints are put in order by, and
+// how many outcomes a p90 covers, is what remains.
+func online(c contender, judge []sample) contender {
+	var out contender
+	for target := range out {
+		out[target] = slices.Clone(c[target])
+	}
+	byEnd := make([]int, len(judge))
+	for i := range byEnd {
+		byEnd[i] = i
+	}
+	slices.SortStableFunc(byEnd, func(a, b int) int { return cmp.Compare(judge[a].Finished.UnixNano(), judge[b].Finished.UnixNano()) })
+	offsets := map[string]*correction.Offset{}
+	of := func(i int) *correction.Offset {
+		o := offsets[judge[i].Endpoint]
+		if o == nil {
+			o = &correction.Offset{}
+			offsets[judge[i].Endpoint] = o
+		}
+		return o
+	}
+	known := 0
+	for i := range judge {
+		for known < len(byEnd) && judge[byEnd[known]].Finished.Before(judge[i].Decided) {
+			k := byEnd[known]
+			of(k).Observe(said(c, k), feature.Seconds(math.Exp(judge[k].TTFT)), feature.Seconds(math.Exp(judge[k].TPOT)))
+			known++
+		}
+		ttft, tpot := of(i).TTFT(), of(i).TPOT()
+		out[bundle.TTFTP50][i] += ttft
+		out[bundle.TTFTP90][i] += ttft
+		out[bundle.TPOTP50][i] += tpot
+		out[bundle.TPOTP90][i] += tpot
+	}
+	return out
+}
+
+// said is a contender's forecast of a row, in units of its prior.
+func said(c contender, i int) feature.Forecast {
+	quantiles := func(p50 bundle.Target) feature.Quantiles {
+		return feature.Quantiles{P50: feature.Seconds(math.Exp(c[p50][i])), P90: feature.Seconds(math.Exp(c[p50+1][i]))}
+	}
+	return feature.Forecast{TTFT: quantiles(bundle.TTFTP50), TPOT: quantiles(bundle.TPOTP50)}
+}
