@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-llm/spillway/router/admin"
+	"github.com/spillway-llm/spillway/router/extproc"
 	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/pool"
@@ -28,6 +29,7 @@ import (
 // Config is what a router is made of.
 type Config struct {
 	Listen string // host:port of the front door; port 0 means any
+	Picker string // host:port of the front door of proxies; empty: there is none
 	Admin  string // host:port of the second listener; empty: there is none
 
 	// DrainDelay is how long the front door stays open after Run was told to
@@ -42,6 +44,7 @@ type Config struct {
 	Pool    pool.Config
 	Route   route.Config
 	Gateway gateway.Config
+	ExtProc extproc.Config
 
 	Forecaster route.Forecaster // nil: none; every LLM stays cold
 	Recorder   route.Recorder
@@ -49,13 +52,14 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics *prometheus.Registry // gets the metrics of all parts and is shown by the second listener
 
-	// Ready, if not nil, is called once, when both listeners accept.
+	// Ready, if not nil, is called once, when all listeners accept.
 	Ready func(Serving)
 }
 
 // Serving is a router that serves.
 type Serving struct {
 	Listen net.Addr
+	Picker net.Addr // nil without a front door of proxies
 	Admin  net.Addr // nil without a second listener
 
 	// OldestOpen is when the decision of the oldest request was made that has
@@ -91,7 +95,13 @@ func (c *Config) Check() error {
 	if err := c.Route.Check(); err != nil {
 		return err
 	}
-	return c.Gateway.Check()
+	if err := c.Gateway.Check(); err != nil {
+		return err
+	}
+	if c.Picker == "" {
+		return nil
+	}
+	return c.ExtProc.Check()
 }
 
 // Run serves until ctx is done, then drains: it says so, stops accepting, lets
@@ -120,6 +130,13 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer side.Close()
 	}
+	var door net.Listener
+	if c.Picker != "" {
+		if door, err = listen("extproc_listen", c.Picker); err != nil {
+			return err
+		}
+		defer door.Close()
+	}
 	endpoints, err := pool.New(c.Pool, c.Metrics, c.Log)
 	if err != nil {
 		return err
@@ -128,7 +145,10 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	s := newServers(&c, choke)
+	s, err := newServers(&c, choke)
+	if err != nil {
+		return err
+	}
 
 	// The parts outlive ctx: requests that are draining need them.
 	parts, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -144,6 +164,9 @@ func Run(ctx context.Context, c Config) error {
 	if side != nil {
 		work.Go(func() error { return named("admin", s.side.Serve(side)) })
 	}
+	if door != nil {
+		work.Go(func() error { return named("extproc_listen", s.picker.Serve(door)) })
+	}
 	work.Go(func() error {
 		defer end()
 		select {
@@ -154,7 +177,7 @@ func Run(ctx context.Context, c Config) error {
 		s.drain(c.DrainTimeout)
 		return nil
 	})
-	s.announce(&c, front, side, choke)
+	s.announce(&c, listeners{front, door, side}, choke)
 	return work.Wait()
 }
 
@@ -178,22 +201,33 @@ func listen(key, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// servers are the two listeners' HTTP servers.
+// listeners are those that the router has; but for the front door they may be
+// nil.
+type listeners struct{ front, picker, side net.Listener }
+
+// servers are what serves them.
 type servers struct {
 	front, side *http.Server
+	picker      *extproc.Picker // nil: there is none
 	admin       *admin.Admin
 	stop        context.CancelCauseFunc // ends the requests in flight
 	log         *slog.Logger
 }
 
-func newServers(c *Config, choke *route.Router) *servers {
+func newServers(c *Config, choke *route.Router) (*servers, error) {
 	s := &servers{admin: admin.New(choke.Status, c.Metrics), log: c.Log}
+	if c.Picker != "" {
+		var err error
+		if s.picker, err = extproc.New(c.ExtProc, choke, c.Log, c.Metrics); err != nil {
+			return nil, err
+		}
+	}
 	var base context.Context
 	base, s.stop = context.WithCancelCause(context.Background())
 	s.front = newServer(gateway.New(c.Gateway, choke, c.Log, c.Metrics), c.Log)
 	s.front.BaseContext = func(net.Listener) context.Context { return base }
 	s.side = newServer(s.admin, c.Log)
-	return s
+	return s, nil
 }
 
 func newServer(h http.Handler, log *slog.Logger) *http.Server {
@@ -207,11 +241,15 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 }
 
 // announce says where the router listens.
-func (s *servers) announce(c *Config, front, side net.Listener, choke *route.Router) {
-	at := Serving{Listen: front.Addr(), OldestOpen: choke.OldestOpen}
+func (s *servers) announce(c *Config, l listeners, choke *route.Router) {
+	at := Serving{Listen: l.front.Addr(), OldestOpen: choke.OldestOpen}
 	line := []any{"listen", at.Listen.String(), "policy", c.Route.Policy, "mode", c.Route.Mode}
-	if side != nil {
-		at.Admin = side.Addr()
+	if l.picker != nil {
+		at.Picker = l.picker.Addr()
+		line = append(line, "extproc", at.Picker.String(), "extproc_tls", c.ExtProc.TLS.Mode)
+	}
+	if l.side != nil {
+		at.Admin = l.side.Addr()
 		line = append(line, "admin", at.Admin.String())
 		if tcp, ok := at.Admin.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 			s.log.Warn("the admin listener can be reached from other machines and asks nobody for a password", "admin", at.Admin.String())
@@ -223,10 +261,10 @@ func (s *servers) announce(c *Config, front, side net.Listener, choke *route.Rou
 	}
 }
 
-// announceEnd says on the second listener that the router is on its way out,
-// and leaves the world the delay to notice, unless a part fails meanwhile.
+// announceEnd says to whoever asks that the router is on its way out, and
+// leaves the world the delay to notice, unless a part fails meanwhile.
 func (s *servers) announceEnd(parts context.Context, delay time.Duration) {
-	s.admin.Drain()
+	s.farewell()
 	if delay <= 0 {
 		return
 	}
@@ -239,14 +277,25 @@ func (s *servers) announceEnd(parts context.Context, delay time.Duration) {
 	}
 }
 
-// drain ends both servers: the front door when its requests have ended, or
+// farewell makes health say that no more requests are welcome.
+func (s *servers) farewell() {
+	s.admin.Drain()
+	if s.picker != nil {
+		s.picker.Drain()
+	}
+}
+
+// drain ends the servers: the front doors when their requests have ended, or
 // timeout has passed, then the second listener, which shows the draining.
 func (s *servers) drain(timeout time.Duration) {
-	s.admin.Drain()
-	if !shutDown(s.front, timeout) {
+	s.farewell()
+	if !s.shutDown(timeout) {
 		s.log.Warn("requests in flight are cut off", "drain_timeout", timeout)
 		s.stop(front.ErrStopping)
-		shutDown(s.front, endTimeout)
+		if s.picker != nil {
+			s.picker.Close()
+		}
+		s.shutDown(endTimeout)
 		s.front.Close()
 	}
 	s.stop(nil)
@@ -254,9 +303,15 @@ func (s *servers) drain(timeout time.Duration) {
 	s.log.Info("router ends")
 }
 
-// shutDown reports whether all requests ended within the time.
-func shutDown(s *http.Server, within time.Duration) bool {
+// shutDown closes the front doors and reports whether all requests ended
+// within the time.
+func (s *servers) shutDown(within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	return s.Shutdown(ctx) == nil
+	var doors errgroup.Group
+	doors.Go(func() error { return s.front.Shutdown(ctx) })
+	if s.picker != nil {
+		doors.Go(func() error { return s.picker.Shutdown(ctx) })
+	}
+	return doors.Wait() == nil
 }

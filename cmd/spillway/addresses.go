@@ -17,6 +17,7 @@ func (c *Config) checkAddresses() error {
 		unused       bool // may be anything
 	}{
 		{"router.listen", c.Router.Listen, false, false},
+		{"router.extproc_listen", c.Router.ExtProc.Listen, false, c.Router.ExtProc.Listen == ""},
 		{"router.admin", c.Router.Admin, false, c.Router.Admin == ""},
 		{"router.forecast.address", c.Router.Forecast.Address, true, c.Router.Policy != policy.Predicted || c.Predictor.InProcess},
 		{"predictor.listen", c.Predictor.Listen, true, c.Predictor.InProcess},

@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/telemetry"
 	"github.com/spillway-llm/spillway/predictor"
 	"github.com/spillway-llm/spillway/router"
+	"github.com/spillway-llm/spillway/router/extproc"
 	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/policy"
 	"github.com/spillway-llm/spillway/router/pool"
@@ -58,6 +59,7 @@ type RouterConfig struct {
 	Name          string          `yaml:"name"`   // of this instance in every row; the host name by default
 	Listen        string          `yaml:"listen"` // OpenAI-compatible front door
 	Admin         string          `yaml:"admin"`  // metrics, health, pprof, status page
+	ExtProc       ExtProcConfig   `yaml:",inline"`
 	Mode          string          `yaml:"mode"`
 	Policy        string          `yaml:"policy"`
 	Fallback      string          `yaml:"fallback"`
@@ -76,6 +78,17 @@ type RouterConfig struct {
 	CompleteUpTo  int             `yaml:"complete_up_to"`  // rows hold every candidate up to this many
 	CompleteShare float64         `yaml:"complete_share"`  // and this share of larger ones
 	TokensPerByte float64         `yaml:"tokens_per_byte"` // of prompt text, until learned
+}
+
+// ExtProcConfig configures the front door of proxies: the endpoint picker.
+type ExtProcConfig struct {
+	Listen       string `yaml:"extproc_listen"` // empty: there is none
+	TLS          string `yaml:"extproc_tls"`    // self-signed, files or off
+	CertFile     string `yaml:"extproc_cert_file"`
+	KeyFile      string `yaml:"extproc_key_file"`
+	Destinations int    `yaml:"extproc_destinations"` // endpoints that a proxy is told to try, in order
+	Response     string `yaml:"extproc_response"`     // what is asked to be shown of responses: body or headers
+	MaxStreams   int    `yaml:"extproc_max_streams"`
 }
 
 // ForecastConfig says how the router asks the predictor.
@@ -132,6 +145,7 @@ const defaultProfile = "qwen3-32b-h100-tp2-routing"
 func defaultConfig() Config {
 	r := route.Defaults()
 	g := gateway.Defaults()
+	x := extproc.Defaults()
 	t := trainer.Defaults()
 	host, err := os.Hostname()
 	if err != nil {
@@ -146,7 +160,8 @@ func defaultConfig() Config {
 		},
 		Router: RouterConfig{
 			Name: host, Listen: "127.0.0.1:8080", Admin: "127.0.0.1:8081",
-			Mode: r.Mode, Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
+			ExtProc: ExtProcConfig{TLS: x.TLS.Mode, Destinations: x.Destinations, Response: x.Response, MaxStreams: x.MaxStreams},
+			Mode:    r.Mode, Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
 			Forecast: ForecastConfig{
 				Address: "unix:///tmp/spillway-predictor.sock", Deadline: r.ForecastDeadline, Candidates: r.ForecastCandidates,
 				ProbeInterval: r.ProbeInterval, ReturnHold: r.Limits.ReturnHold,

@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/telemetry"
 	"github.com/spillway-llm/spillway/predictor"
 	"github.com/spillway-llm/spillway/router"
+	"github.com/spillway-llm/spillway/router/extproc"
 	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/policy"
 	"github.com/spillway-llm/spillway/router/pool"
@@ -64,14 +65,20 @@ func (c *Config) router() (router.Config, error) {
 	g := gateway.Defaults()
 	g.MaxBody, g.AskUsage = c.Router.MaxBodyBytes, c.Router.AskUsage
 	g.Timeouts.FirstByte, g.Timeouts.Answer, g.Timeouts.Idle = c.Router.FirstByte, c.Router.Answer, c.Router.Idle
+	x := extproc.Defaults()
+	x.MaxBody, x.MaxStreams = c.Router.MaxBodyBytes, c.Router.ExtProc.MaxStreams
+	x.Destinations, x.Response = c.Router.ExtProc.Destinations, c.Router.ExtProc.Response
+	x.TLS = extproc.TLS{Mode: c.Router.ExtProc.TLS, CertFile: c.Router.ExtProc.CertFile, KeyFile: c.Router.ExtProc.KeyFile}
+	x.Timeouts.FirstByte, x.Timeouts.Answer, x.Timeouts.Idle = c.Router.FirstByte, c.Router.Answer, c.Router.Idle
 	config := router.Config{
-		Listen: c.Router.Listen, Admin: c.Router.Admin, DrainDelay: c.Router.DrainDelay, DrainTimeout: c.Router.Drain,
+		Listen: c.Router.Listen, Picker: c.Router.ExtProc.Listen, Admin: c.Router.Admin, DrainDelay: c.Router.DrainDelay, DrainTimeout: c.Router.Drain,
 		Pool: pool.Config{
 			Endpoints: c.Router.Endpoints, File: c.Router.EndpointsFile,
 			Interval: c.Router.Scrape.Interval, Timeout: c.Router.Scrape.Timeout,
 		},
 		Route:   routeConfig,
 		Gateway: g,
+		ExtProc: x,
 	}
 	if err := config.Check(); err != nil {
 		return config, fmt.Errorf("router.%w", err)
