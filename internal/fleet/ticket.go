@@ -26,7 +26,9 @@ type ticket struct {
 	forecast feature.Forecast // corrected
 	plain    feature.Forecast // before online correction
 	mark     correction.Mark  // how far the stream was at the last tick
-	chain    []uint64         // of the prompt
+	decided  time.Time
+	overdue  bool     // the p90 has been told that it missed
+	chain    []uint64 // of the prompt
 	believed belief
 }
 
@@ -47,6 +49,7 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 		work:     float64(c.Coefficients.Work(request.PromptTokens, uncached)),
 		forecast: t.forecast,
 		plain:    correction.Plain(t.forecast, c.Correction),
+		decided:  now,
 		chain:    q.chain,
 		believed: r.believe(r.targets[endpoint], q.chain, c.CachedTokens),
 	}
@@ -105,24 +108,45 @@ func (r *router) end(t *ticket, a answer) {
 	r.output.Observe(t.prompt, float64(a.outputTokens))
 	if t.plain.Known() {
 		t.target.offset.Observe(t.plain, a.ttft, a.tpot)
-		r.coverage.Observe(t.forecast, a.ttft, a.tpot)
+		ttft := a.ttft
+		if t.overdue { // it has been counted
+			ttft = feature.Seconds(feature.Unknown)
+		}
+		r.coverage.Observe(t.forecast, ttft, a.tpot)
 	}
 	r.test(t, float64(a.cachedTokens))
 }
 
-// tick observes speeds; route does it once a second.
+// tick observes speeds and what is overdue; route does it once a second.
 func (r *router) tick(now time.Time) {
 	for _, e := range r.targets {
+		budget := float64(e.profile.MaxBatchedTokens)
+		longest := budget
 		for i := range e.streams.all {
-			if s := &e.streams.all[i]; s.events > 0 {
+			s := &e.streams.all[i]
+			switch {
+			case s.call == nil: // unused
+			case s.events > 0:
 				e.clock.Stream(&s.call.ticket.mark, int64(s.events), epoch.Add(s.last))
+			default:
+				longest = max(longest, s.call.ticket.prompt)
+				r.observeOverdue(&s.call.ticket, now)
 			}
 		}
 		step := 0.0
-		if e.clock.Streaming() {
+		if e.streams.open() > 0 {
 			state := r.ledger.State(e.id, 0, now, e.scrapedAt)
 			step = float64(e.profile.Coefficients.Step(state.Decoding, state.ContextTokens))
 		}
+		e.clock.Stalled(now, step+float64(e.profile.Coefficients.Work(longest, budget)), &e.speed)
 		e.clock.Tick(now, step, &e.speed)
+	}
+}
+
+// observeOverdue counts a request whose first token is later than its p90, once.
+func (r *router) observeOverdue(t *ticket, now time.Time) {
+	if !t.overdue && t.plain.Known() && feature.SecondsOf(now.Sub(t.decided)) > t.forecast.TTFT.P90 {
+		t.overdue = true
+		r.coverage.Overdue()
 	}
 }
