@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/spillway-llm/spillway/internal/openai"
+	"github.com/spillway-llm/spillway/internal/splitmix"
 )
 
 // BytesPerToken is the length of a token in the prompts made here, the same as
@@ -41,19 +42,18 @@ func (r *run) prompt(b []byte, j job) []byte {
 	if block := j.item.BlockTokens * BytesPerToken; block > 0 {
 		for _, id := range j.item.Blocks {
 			n := min(block, left)
-			b = text(b, mix(r.Seed, 'b', id), n)
+			b = text(b, splitmix.Mix(r.Seed, 'b', id), n)
 			left -= n
 		}
 	}
-	return text(b, mix(r.Seed, 'r', uint64(j.index)), left)
+	return text(b, splitmix.Mix(r.Seed, 'r', uint64(j.index)), left)
 }
 
 // text appends n bytes that depend on the state alone.
 func text(b []byte, state uint64, n int) []byte {
 	var word [8]byte
 	for n > 0 {
-		state += golden
-		binary.LittleEndian.PutUint64(word[:], scramble(state))
+		binary.LittleEndian.PutUint64(word[:], splitmix.Next(&state))
 		for i := range word {
 			word[i] = letters[word[i]%32]
 		}
@@ -62,22 +62,4 @@ func text(b []byte, state uint64, n int) []byte {
 		n -= k
 	}
 	return b
-}
-
-// golden and scramble are SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-const golden = 0x9E3779B97F4A7C15
-
-func scramble(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return z ^ z>>31
-}
-
-// mix returns one number that stands for several, in their order.
-func mix(values ...uint64) uint64 {
-	var h uint64
-	for _, v := range values {
-		h = scramble((h + golden) ^ scramble(v+golden))
-	}
-	return h
 }

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/splitmix"
 )
 
 // span is a time in which sessions of one blend arrive at one rate.
@@ -81,14 +83,14 @@ func (s Spec) stages(seed uint64, all []stage) Plan {
 // of the spans, so the same sessions come in the same order at any load.
 func arrivals(seed uint64, spans iter.Seq[span]) iter.Seq[Session] {
 	return func(yield func(Session) bool) {
-		gaps := stream(mix(seed, 't'))
+		gaps := stream(splitmix.Mix(seed, 't'))
 		speakers := map[*kind]*speaker{}
 		index, wait, from := 0, gaps.ExpFloat64(), time.Duration(0)
 		for sp := range spans {
 			used := 0.0 // seconds of the span
 			for sp.rate > 0 && wait < (sp.length.Seconds()-used)*sp.rate {
 				used += wait / sp.rate
-				k := sp.blend.pick(stream(mix(seed, 'k', uint64(index))))
+				k := sp.blend.pick(stream(splitmix.Mix(seed, 'k', uint64(index))))
 				speak := speakers[k]
 				if speak == nil {
 					speak = newSpeaker(k, seed)

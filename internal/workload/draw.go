@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"sort"
+
+	"github.com/spillway-llm/spillway/internal/splitmix"
 )
 
 // lengths is a distribution of whole numbers, clipped to [least, most].
@@ -72,23 +74,5 @@ func (p popularity) sample(r *rand.Rand) int {
 	return min(sort.SearchFloat64s(p, u), len(p)-1)
 }
 
-// golden and scramble are SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-const golden = 0x9E3779B97F4A7C15
-
-func scramble(z uint64) uint64 {
-	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
-	z = (z ^ z>>27) * 0x94D049BB133111EB
-	return z ^ z>>31
-}
-
-// mix returns one number that stands for several, in their order.
-func mix(values ...uint64) uint64 {
-	var h uint64
-	for _, v := range values {
-		h = scramble((h + golden) ^ scramble(v+golden))
-	}
-	return h
-}
-
 // stream returns the source of chance that the key names.
-func stream(key uint64) *rand.Rand { return rand.New(rand.NewPCG(key, mix(key))) }
+func stream(key uint64) *rand.Rand { return rand.New(rand.NewPCG(key, splitmix.Mix(key))) }

@@ -3,6 +3,8 @@ package workload
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/splitmix"
 )
 
 // maxLength bounds prompt and output together, in tokens: the published
@@ -38,10 +40,10 @@ type speaker struct {
 func newSpeaker(k *kind, seed uint64) *speaker {
 	s := &speaker{kind: k, name: seed}
 	for _, letter := range []byte(k.name) {
-		s.name = mix(s.name, uint64(letter))
+		s.name = splitmix.Mix(s.name, uint64(letter))
 	}
 	if k.questions > 0 {
-		s.round = stream(mix(s.name, 'p')).Perm(k.groups * k.questions)
+		s.round = stream(splitmix.Mix(s.name, 'p')).Perm(k.groups * k.questions)
 	}
 	return s
 }
@@ -61,7 +63,7 @@ type exchange struct {
 
 // script draws the words of session i.
 func (s *speaker) script(i int) script {
-	own := mix(s.name, 'o', uint64(i))
+	own := splitmix.Mix(s.name, 'o', uint64(i))
 	rng := stream(own)
 	sc := script{key: own, turns: make([]exchange, max(s.turns.sample(rng), 1))}
 	sc.context = s.context.sample(rng)
@@ -69,7 +71,7 @@ func (s *speaker) script(i int) script {
 	case s.round != nil:
 		question := s.round[i%len(s.round)]
 		sc.group = question / s.questions
-		sc.key = mix(s.name, 'q', uint64(question))
+		sc.key = splitmix.Mix(s.name, 'q', uint64(question))
 	case s.groups > 0:
 		sc.group = s.popular.sample(rng)
 	}
@@ -120,18 +122,18 @@ func (s *speaker) text(sc script, take uint64, first, blocks int) []uint64 {
 	if s.groups > 0 {
 		group = (s.system + sc.context) / s.block
 	}
-	asked, answer := first/s.block, mix(sc.key, 'a', take)
+	asked, answer := first/s.block, splitmix.Mix(sc.key, 'a', take)
 	ids := make([]uint64, blocks)
 	for i := range ids {
 		switch at := uint64(i); {
 		case i < system:
-			ids[i] = mix(s.name, 's', at)
+			ids[i] = splitmix.Mix(s.name, 's', at)
 		case i < group:
-			ids[i] = mix(s.name, 'g', uint64(sc.group), at)
+			ids[i] = splitmix.Mix(s.name, 'g', uint64(sc.group), at)
 		case i < asked:
-			ids[i] = mix(sc.key, at)
+			ids[i] = splitmix.Mix(sc.key, at)
 		default:
-			ids[i] = mix(answer, at)
+			ids[i] = splitmix.Mix(answer, at)
 		}
 	}
 	return ids

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+
+	"github.com/spillway-llm/spillway/internal/splitmix"
 )
 
 // draws are the conversations of the published closed loops as their load
@@ -98,7 +100,7 @@ func (s Spec) Published(seed uint64, load float64) (Plan, error) {
 	plan.Sessions = func(yield func(Session) bool) {
 		speak := newSpeaker(&k, seed)
 		for i, w := range said {
-			sc := script{key: mix(speak.name, 'o', uint64(i)), context: longer(k.system+w.system) - k.system}
+			sc := script{key: splitmix.Mix(speak.name, 'o', uint64(i)), context: longer(k.system+w.system) - k.system}
 			for _, e := range w.turns {
 				sc.turns = append(sc.turns, exchange{input: longer(e.input), output: e.output})
 			}
