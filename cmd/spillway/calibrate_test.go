@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -117,7 +119,7 @@ func TestCalibrateMistakes(t *testing.T) {
 	}))
 	defer busy.Close()
 	secure := httptest.NewUnstartedServer(busy.Config.Handler)
-	secure.Config.ErrorLog = nil
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
 	t.Run("mistakes", func(t *testing.T) { // waits for the parallel ones, which need the servers
