@@ -48,10 +48,10 @@ quadratic fit of T. Batches of several sizes and contexts give the time between
 tokens while all of a batch decode and none prefills. Both are fitted together.
 How many tokens a byte of English makes is reported for router.tokens_per_byte.
 
-The defaults send about 0.7 million tokens: two minutes on an H100. Most engines
-tell the size of their KV cache, few their token budget (vLLM's
-max_num_batched_tokens) and batch limit (max_num_seqs): give what yours was
-started with, or prompts near the budget are judged wrongly.
+The defaults take about 0.7 million tokens, a minute on an engine as fast as two
+H100 with a 32B LLM. Most engines tell the size of their KV cache, few their
+token budget (vLLM's max_num_batched_tokens) and batch limit (max_num_seqs):
+give what yours was started with, or prompts near the budget are judged wrongly.
 
 Every verb that takes a profile takes the file of --out: name it in "classes" of
 the configuration. With --store it goes to the store at DATABASE_URL, where
