@@ -280,7 +280,7 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 					}
 					chains = append(chains, chain)
 				}
-				for range 1200 {
+				for range 1500 {
 					switch x := b.rng.IntN(20); {
 					case x < 3:
 						b.begin(chains)

@@ -192,3 +192,40 @@ func TestEstimateAllocatesNothing(t *testing.T) {
 		t.Errorf("Estimate allocates %v times", n)
 	}
 }
+
+// TestThePriorNeverFallsWithLoad raises any numbers of a load, those that only
+// another router's requests explain among them.
+func TestThePriorNeverFallsWithLoad(t *testing.T) {
+	p := profile(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		number := func(most float64) float64 { return math.Floor(rapid.Float64Range(0, most).Draw(rt, "number")) }
+		draw := func() (feature.Request, feature.Load) {
+			l := idle(p)
+			l.Scraped = feature.Scraped{Waiting: number(20), Running: number(100), KVUsed: rapid.Float64Range(0, 1).Draw(rt, "kv")}
+			l.Ledger = feature.Ledger{Requests: number(80), Decoding: number(60), PrefillTokens: number(40_000), ContextTokens: number(100_000),
+				WaitingContext: number(40_000), PrefillRate: number(20_000)}
+			l.Ledger.Remaining[7], l.Ledger.RemainingContext[7] = 400, 400_000
+			r := feature.Request{PromptTokens: number(20_000), ExpectedOutputTokens: 200, Completions: 1 + number(3)}
+			r.CachedTokens = math.Floor(r.PromptTokens * rapid.Float64Range(0, 1).Draw(rt, "cached"))
+			return r, l
+		}
+		r, l := draw()
+		by, more := draw()
+		r2, l2 := r, l
+		for _, x := range []struct{ at, by *float64 }{
+			{&r2.PromptTokens, &by.PromptTokens}, {&r2.Completions, &by.Completions},
+			{&l2.Scraped.Running, &more.Scraped.Running}, {&l2.Scraped.KVUsed, &more.Scraped.KVUsed},
+			{&l2.Ledger.Requests, &more.Ledger.Requests}, {&l2.Ledger.Decoding, &more.Ledger.Decoding},
+			{&l2.Ledger.PrefillTokens, &more.Ledger.PrefillTokens}, {&l2.Ledger.ContextTokens, &more.Ledger.ContextTokens},
+			{&l2.Ledger.WaitingContext, &more.Ledger.WaitingContext}, {&l2.Ledger.PrefillRate, &more.Ledger.PrefillRate},
+		} {
+			if rapid.Bool().Draw(rt, "raised") {
+				*x.at += *x.by
+			}
+		}
+		a, b := physics.Estimate(p.Coefficients, r, l), physics.Estimate(p.Coefficients, r2, l2)
+		if float64(b.TTFT) < float64(a.TTFT)*(1-1e-12) || float64(b.TPOT) < float64(a.TPOT)*(1-1e-12) {
+			rt.Fatalf("from %+v %+v to %+v %+v the prior went from %v to %v", r, l, r2, l2, a, b)
+		}
+	})
+}

@@ -19,9 +19,9 @@ const (
 	// from decoding, and maxInterference the most of all time it may take.
 	interference    = 1.2
 	maxInterference = 0.85
-	// foreignSlack is how many running requests an endpoint may report beyond
-	// our own before the rest is taken for somebody else's: a scrape is up to
-	// an interval old, so some of what it counted has ended.
+	// foreignSlack is how many of the running requests that an endpoint reports
+	// are not taken for decoding ones: a scrape is up to an interval old, so some
+	// of what it counted has ended, and some are in prefill.
 	foreignSlack = 2
 )
 
@@ -50,8 +50,8 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 		c = c.Scaled(s)
 	}
 	led := l.Ledger
-	prefilling := max(0, led.Requests-led.Decoding)
-	decoding, kv := batch(l, prefilling)
+	decoding, kv := batch(l)
+	inflight := max(led.Requests, decoding)
 	uncached := r.UncachedTokens()
 
 	step := float64(c.Step(decoding, kv))
@@ -64,11 +64,11 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	}
 	steps := math.Ceil((led.PrefillTokens + uncached) / budget)
 	running := 0.0 // an idle engine starts at once
-	if decoding+prefilling > 0 {
+	if inflight > 0 {
 		running = 0.5 * step
 	}
 
-	seqs := decoding + prefilling + r.Completions
+	seqs := inflight + r.Completions
 	if most := l.Profile.MaxNumSeqs; most > 0 {
 		seqs = min(seqs, max(most, r.Completions))
 	}
@@ -76,23 +76,31 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	if capacity := l.Profile.KVCapacityTokens; capacity > 0 {
 		read = min(read, max(capacity, r.PromptTokens))
 	}
-	stolen := min(maxInterference, interference*(c.B*led.PrefillRate+c.C*led.PrefillContextRate))
-	tpot := float64(c.Step(seqs, read)) / (1 - stolen)
+	tpot := float64(c.Step(seqs, read)) / (1 - Stolen(c, &l.Ledger))
 
-	ttft := running + max(0, ahead) + own + steps*step + tpot*admission(r, l, decoding+prefilling, kv)
+	ttft := running + max(0, ahead) + own + steps*step + tpot*admission(r, l, inflight, kv)
 	return feature.Prior{TTFT: feature.Seconds(ttft), TPOT: feature.Seconds(tpot)}
 }
 
+// Stolen is the share of its time, from 0 to 0.85, that an endpoint takes from
+// decoding for the prefill that it is sent.
+func Stolen(c Coefficients, l *feature.Ledger) float64 {
+	return min(maxInterference, interference*(c.B*l.PrefillRate+c.C*l.PrefillContextRate))
+}
+
 // batch is how many sequences decode at the endpoint and the context tokens
-// they read: our own, and what the endpoint reports beyond them.
-func batch(l feature.Load, prefilling float64) (decoding, kv float64) {
+// they read: our own, or what the endpoint reports if that is more, as it is
+// where others send requests too. Taking the larger of both, rather than
+// adding what cannot be ours, never lets the batch shrink while any number of
+// the load grows.
+func batch(l feature.Load) (decoding, kv float64) {
 	decoding, kv = l.Ledger.Decoding, l.Ledger.ContextTokens
-	foreign := l.Scraped.Running - prefilling - decoding - foreignSlack
-	if !(foreign > 0) { // none, or never scraped
+	reported := l.Scraped.Running - foreignSlack
+	if !(reported > 0) { // none, or never scraped
 		return decoding, kv
 	}
-	used := l.Scraped.KVUsed * l.Profile.KVCapacityTokens / l.Scraped.Running
-	return decoding + foreign, kv + foreign*known(used)
+	used := l.Scraped.KVUsed * l.Profile.KVCapacityTokens * reported / l.Scraped.Running
+	return max(decoding, reported), max(kv, known(used))
 }
 
 // admission is how many decode steps pass until enough running requests have
