@@ -41,6 +41,7 @@ type Ledger struct {
 	HeadElapsed        Seconds                   // time it has had: since its dispatch or the last first token before it
 	PrefillRate        float64                   // uncached prompt tokens sent per second, over about 30 s
 	PrefillContextRate float64                   // U*(P-U/2) of what was sent, per second, over the same time
+	GeneratedTokens    float64                   // generated so far by those in flight
 	Remaining          [RemainingBuckets]float64 // requests in flight by remaining output
 	RemainingContext   [RemainingBuckets]float64 // context tokens held by the requests of each bucket
 }

@@ -91,6 +91,7 @@ func (c *Clock) Tick(now time.Time, step float64, s *Speed) {
 		}
 	}
 	s.Observe(now, c.to.Sub(c.from).Seconds(), expected)
+	s.steps += float64(c.events)
 	c.events, c.from, c.to, c.silent = 0, time.Time{}, time.Time{}, time.Time{}
 	c.prefills = c.prefills[:0]
 }

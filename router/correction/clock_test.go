@@ -98,8 +98,8 @@ func TestClockWithoutStreamsIsNoEvidence(t *testing.T) {
 	if c.Streaming() {
 		t.Error("a stream that had no events streams")
 	}
-	if c.Tick(start.Add(time.Second), 0.02, &s); s.Evidence() != 0 {
-		t.Errorf("evidence of %v s", s.Evidence())
+	if c.Tick(start.Add(time.Second), 0.02, &s); s.Factor(start.Add(time.Second)) != 1 {
+		t.Errorf("the factor is %v", s.Factor(start.Add(time.Second)))
 	}
 }
 
@@ -188,5 +188,23 @@ func TestPlainTakesTheCorrectionOut(t *testing.T) {
 	}
 	if correction.Plain(feature.NoForecast, r).Known() {
 		t.Error("no forecast became one")
+	}
+}
+
+// Steps count what is behind the factor, and fade as it does.
+func TestStepsAreCounted(t *testing.T) {
+	var c correction.Clock
+	var s correction.Speed
+	var m correction.Mark
+	if n := s.Steps(start); n != 0 {
+		t.Errorf("%v steps of an endpoint that nothing is known of", n)
+	}
+	m.Begin(start)
+	c.Stream(&m, 101, start.Add(2*time.Second))
+	c.Tick(start.Add(2*time.Second), 0.02, &s)
+	for after, want := range map[time.Duration]float64{0: 100, 30 * time.Second: 100 / math.E} {
+		if n := s.Steps(start.Add(2*time.Second + after)); math.Abs(n-want) > 1e-9 {
+			t.Errorf("%v steps after %v, want %v", n, after, want)
+		}
 	}
 }

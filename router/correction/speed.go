@@ -21,6 +21,7 @@ const (
 type Speed struct {
 	taken    float64 // seconds streams took
 	expected float64 // seconds the step model gives for them
+	steps    float64 // engine steps that the evidence is of
 	at       time.Time
 
 	waited  float64 // seconds that a step is being waited for; 0 when none is
@@ -57,14 +58,19 @@ func (s *Speed) Factor(now time.Time) float64 {
 	return min(speedMost, max(1/speedMost, f))
 }
 
-// Evidence is the faded seconds of streaming behind the factor.
-func (s *Speed) Evidence() float64 { return s.taken }
+// Steps is how many engine steps are behind the factor at now, faded like it.
+func (s *Speed) Steps(now time.Time) float64 {
+	faded := *s
+	faded.fade(now)
+	return faded.steps
+}
 
 func (s *Speed) fade(now time.Time) {
 	if passed := now.Sub(s.at); passed > 0 && !s.at.IsZero() {
 		keep := math.Exp(-passed.Seconds() / speedDecay.Seconds())
 		s.taken *= keep
 		s.expected *= keep
+		s.steps *= keep
 	}
 	if now.After(s.at) {
 		s.at = now

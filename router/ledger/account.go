@@ -19,6 +19,7 @@ type account struct {
 	work            int64 // sum of entry.work of the waiting
 	waitingContext  int64 // prompt tokens of the waiting
 	decodingContext int64 // prompt and generated tokens of the rest
+	generated       int64 // generated tokens of all
 
 	remaining        [feature.RemainingBuckets]int64
 	remainingContext [feature.RemainingBuckets]int64
@@ -79,6 +80,7 @@ func (l *Ledger) read(a *account, now, scrapedAt time.Time) feature.Ledger {
 		PrefillRate:    a.rate.at(now),
 
 		PrefillContextRate: a.contextRate.at(now),
+		GeneratedTokens:    float64(a.generated),
 	}
 	if a.first != none {
 		head := &l.entries[a.first]

@@ -131,8 +131,10 @@ func (l *Ledger) Tokens(h Handle, n int, now time.Time) bool {
 	a := e.account
 	a.count(e, -1)
 	a.decodingContext -= e.context()
+	a.generated -= e.streamed
 	e.streamed = min(e.streamed+bounded(n), MaxTokens)
 	a.decodingContext += e.context()
+	a.generated += e.streamed
 	a.count(e, +1)
 	return true
 }
@@ -152,6 +154,7 @@ func (l *Ledger) Settle(h Handle) bool {
 		a.decodingContext -= e.context()
 	}
 	a.count(e, -1)
+	a.generated -= e.streamed
 	a.requests--
 	if a.requests == 0 && a.leaving {
 		delete(l.accounts, a.life)

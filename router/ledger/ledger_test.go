@@ -51,7 +51,7 @@ func TestLifeOfARequest(t *testing.T) {
 	}
 	l.Tokens(h, 90, at(4))
 	want = feature.Ledger{
-		Requests: 1, Decoding: 1, ContextTokens: 1090,
+		Requests: 1, Decoding: 1, ContextTokens: 1090, GeneratedTokens: 90,
 		PrefillRate:        600.0 / 30 * math.Exp(-4.0/30),
 		PrefillContextRate: 600.0 * 700 / 30 * math.Exp(-4.0/30),
 	}

@@ -149,6 +149,7 @@ func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Ti
 				s.HeadElapsed = feature.SecondsOf(now.Sub(since))
 			}
 		}
+		s.GeneratedTokens += e.streamed
 		toGo := max(float64(e.ExpectedOutput)-e.streamed, 0.3*e.streamed, 1)
 		i := min(int(math.Floor(math.Log2(toGo)+1e-12)), feature.RemainingBuckets-1)
 		s.Remaining[i]++
