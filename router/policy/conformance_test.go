@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,10 +38,17 @@ func checkChoice(t rapid.TB, in *policy.Input, out *policy.Choice) {
 		}
 		return
 	}
-	if out.Index < 0 || out.Index >= n {
-		t.Fatalf("chose %d of %d candidates", out.Index, n)
+	if out.Shed != (out.Index == -1) || out.Index < -1 || out.Index >= n {
+		t.Fatalf("chose %d of %d candidates, shed %v", out.Index, n, out.Shed)
 	}
-	if !(out.Probabilities[out.Index] > 0) {
+	switch {
+	case !(out.ShedProbability >= 0 && out.ShedProbability <= 1):
+		t.Fatalf("shed with probability %v", out.ShedProbability)
+	case out.ShedProbability > 0 && !(in.Request.Priority < 0 && in.Forecasts):
+		t.Fatalf("a request of priority %v is shed with probability %v, forecasts %v", in.Request.Priority, out.ShedProbability, in.Forecasts)
+	case out.Shed && out.ShedProbability == 0:
+		t.Fatal("shed with probability 0")
+	case !out.Shed && !(out.Probabilities[out.Index] > 0):
 		t.Fatalf("chose candidate %d, which has probability %v", out.Index, out.Probabilities[out.Index])
 	}
 	sum := 0.0
@@ -53,8 +61,8 @@ func checkChoice(t rapid.TB, in *policy.Input, out *policy.Choice) {
 		}
 		sum += p
 	}
-	if !(math.Abs(sum-1) <= 1e-9) {
-		t.Fatalf("probabilities %v sum to %v", out.Probabilities, sum)
+	if sum += out.ShedProbability; !(math.Abs(sum-1) <= 1e-9) {
+		t.Fatalf("probabilities %v and %v of shedding sum to %v", out.Probabilities, out.ShedProbability, sum)
 	}
 	if out.Reason.String() == "" {
 		t.Fatalf("reason %+v reads as nothing", out.Reason)
@@ -134,10 +142,19 @@ func TestStatedProbabilityIsObserved(t *testing.T) {
 			{"some alike", []float64{2, 1, 2, 1, 1, 7, 2}, make([]float64, 7)},
 			{"some warm", []float64{2, 1, 2, 1, 1, 7, 2}, []float64{1000, 0, 900, 0, 0, 1000, 0}},
 			{"two", []float64{1, 1}, make([]float64, 2)},
+			{"canary", []float64{2, 1, 2, 1, 1, 7, 2}, []float64{1000, 0, 900, 0, 0, 1000, 0}},
+			{"shed at times", []float64{2, 1, 2, 1, 1, 7, 2}, []float64{1000, 0, 900, 0, 0, 1000, 0}},
+			{"canary that sheds", []float64{2, 1, 2, 1, 1, 7, 2}, make([]float64, 7)},
 		} {
 			t.Run(world.name, func(t *testing.T) {
 				in := input(name, idles(len(world.requests))...)
 				in.Settings.Exploration = 0.2
+				if strings.Contains(world.name, "canary") {
+					in.Canary = 0.3
+				}
+				if strings.Contains(world.name, "shed") {
+					in.Request.Priority, in.Request.SLOTTFT = -1, 0.2 // the best p90 is 0.24 s
+				}
 				for i := range in.Candidates {
 					c := &in.Candidates[i]
 					c.CachedTokens = world.cached[i]
@@ -145,17 +162,20 @@ func TestStatedProbabilityIsObserved(t *testing.T) {
 					c.Load.Ledger.PrefillTokens = 1000 * world.requests[i]
 					expect(in, i, 0.1*(1+world.requests[i]), 0.02)
 				}
-				counts := make([]float64, len(in.Candidates))
+				counts := make([]float64, len(in.Candidates)+1) // and of shedding
 				var out policy.Choice
 				for seed := range uint64(draws) {
 					in.Seed, in.Turn = seed, 2 // round-robin is certain of the turn it is given
 					if err := policy.Decide(in, &out); err != nil {
 						t.Fatal(err)
 					}
+					if out.Shed {
+						out.Index = len(in.Candidates)
+					}
 					counts[out.Index]++
 				}
 				chi, freedom := 0.0, -1.0
-				for i, p := range out.Probabilities {
+				for i, p := range append(out.Probabilities, out.ShedProbability) {
 					if p == 0 {
 						if counts[i] > 0 {
 							t.Errorf("candidate %d has probability 0 and was chosen %v times", i, counts[i])
@@ -342,7 +362,7 @@ func TestPowerOfTwoEqualsTwin(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	want := []string{"active-request", "combined-load", "least-request", "power-of-two", "predicted", "random", "round-robin", "token-load", "weighted-blend"}
+	want := []string{"active-request", "combined-load", "least-request", "power-of-two", "predicted", "predictor-blend", "random", "round-robin", "token-load", "weighted-blend"}
 	if diff := cmp.Diff(want, policy.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -350,7 +370,7 @@ func TestNames(t *testing.T) {
 		if err := policy.Check(name); err != nil {
 			t.Errorf("Check(%q): %v", name, err)
 		}
-		if err := policy.CheckFallback(name); (err == nil) != (name != policy.Predicted) {
+		if err := policy.CheckFallback(name); (err == nil) == policy.Forecasting(name) {
 			t.Errorf("CheckFallback(%q): %v", name, err)
 		}
 	}
@@ -367,7 +387,7 @@ func TestUnknownPolicies(t *testing.T) {
 	if err := policy.Decide(in, &out); err == nil {
 		t.Error("policy nonsense decides")
 	}
-	for _, fallback := range []string{"", "nonsense", policy.Predicted} {
+	for _, fallback := range []string{"", "nonsense", policy.Predicted, policy.PredictorBlend} {
 		in = input(policy.Predicted, idle("a")) // no forecast for it
 		in.Fallback = fallback
 		for _, in.Forecasts = range []bool{true, false} {

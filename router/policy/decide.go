@@ -14,15 +14,24 @@ import (
 type Choice struct {
 	Index         int                // of the chosen candidate; -1 when there is none
 	Policy        string             // that decided: the configured one, or the fallback
-	Probabilities []float64          // of every candidate, over the decision's own draws; sums to 1
+	Probabilities []float64          // of every candidate, over the decision's own draws; with ShedProbability they sum to 1
 	Costs         []float64          // what was minimised; NaN for candidates that were not scored
 	Forecasts     []feature.Forecast // corrected, with the prior as of now; NoForecast without a residual
 	Explored      bool
+	Held          bool // forecasts might have decided, and the canary's coin said no
 	Reason        Reason
+
+	Shed            bool            // turned away: Index is -1
+	ShedProbability float64         // that it would be, over the decision's own draws
+	RetryAfter      feature.Seconds // by which the best p90 TTFT misses the objective that nobody meets
 
 	eligible []int // candidates that may be chosen at all
 	pool     []int // those among them the filter left
 	scratch  []int
+	numbers  []float64
+	other    []float64 // probabilities of what the canary did not draw
+	prices   prices
+	left     bool // the warm candidates, because none of them meets an objective that others meet
 	rng      *rand.Rand
 	source   *rand.PCG
 }
@@ -33,27 +42,29 @@ type rule func(*Input, *Choice)
 
 // Names of the policies.
 const (
-	RoundRobin    = "round-robin"
-	Random        = "random"
-	LeastRequest  = "least-request"
-	PowerOfTwo    = "power-of-two"
-	WeightedBlend = "weighted-blend"
-	TokenLoad     = "token-load"
-	ActiveRequest = "active-request"
-	CombinedLoad  = "combined-load"
-	Predicted     = "predicted"
+	RoundRobin     = "round-robin"
+	Random         = "random"
+	LeastRequest   = "least-request"
+	PowerOfTwo     = "power-of-two"
+	WeightedBlend  = "weighted-blend"
+	PredictorBlend = "predictor-blend"
+	TokenLoad      = "token-load"
+	ActiveRequest  = "active-request"
+	CombinedLoad   = "combined-load"
+	Predicted      = "predicted"
 )
 
 var rules = map[string]rule{
-	RoundRobin:    roundRobin,
-	Random:        random,
-	LeastRequest:  leastRequest,
-	PowerOfTwo:    powerOfTwo,
-	WeightedBlend: weightedBlend,
-	TokenLoad:     matched(tokenLoad),
-	ActiveRequest: matched(activeRequest),
-	CombinedLoad:  matched(combinedLoad),
-	Predicted:     predicted,
+	RoundRobin:     roundRobin,
+	Random:         random,
+	LeastRequest:   leastRequest,
+	PowerOfTwo:     powerOfTwo,
+	WeightedBlend:  weightedBlend,
+	PredictorBlend: predictorBlend,
+	TokenLoad:      matched(tokenLoad),
+	ActiveRequest:  matched(activeRequest),
+	CombinedLoad:   matched(combinedLoad),
+	Predicted:      predicted,
 }
 
 // Names returns the policies in alphabetical order.
@@ -74,6 +85,9 @@ func Check(name string) error {
 	return nil
 }
 
+// Forecasting reports whether a policy needs forecasts.
+func Forecasting(name string) bool { return name == Predicted || name == PredictorBlend }
+
 // CheckFallback reports a policy that can't be a fallback: one that needs
 // forecasts or does not exist.
 func CheckFallback(name string) error {
@@ -87,7 +101,7 @@ func CheckFallback(name string) error {
 // Decide chooses. It reads only in, writes only out, and allocates nothing
 // once out has grown to the number of candidates. An unknown policy is an
 // error, as is an unfit fallback when it is needed; no candidate is a Choice
-// with Index -1.
+// with Index -1, as is a request that is shed.
 func Decide(in *Input, out *Choice) error {
 	if err := Check(in.Policy); err != nil {
 		return err
@@ -96,43 +110,87 @@ func Decide(in *Input, out *Choice) error {
 	if len(out.eligible) == 0 {
 		return nil
 	}
-	if in.Policy == Predicted && !(in.Forecasts && out.anyForecast()) {
+	if !Forecasting(in.Policy) {
+		rules[in.Policy](in, out)
+		return nil
+	}
+	forecasts := in.Forecasts && out.anyForecast()
+	canary := forecasts && in.Canary > 0 && in.Canary < 1
+	if !forecasts || canary {
 		if err := CheckFallback(in.Fallback); err != nil {
 			return err
 		}
-		out.Policy = in.Fallback
 	}
-	rules[out.Policy](in, out)
+	switch {
+	case canary:
+		out.canary(in)
+	case forecasts:
+		rules[in.Policy](in, out)
+	default:
+		out.Policy = in.Fallback
+		rules[in.Fallback](in, out)
+	}
 	return nil
 }
 
-// prepare empties out and finds the eligible candidates: those of the best
-// standing there is.
+// canary draws whether forecasts or the fallback decide. The probabilities are
+// over that draw too, so both say what they would do; of the one that was not
+// drawn nothing else is kept.
+func (out *Choice) canary(in *Input) {
+	drawn, other, share := in.Policy, in.Fallback, in.Canary
+	if held := out.rng.Float64() >= in.Canary; held {
+		drawn, other, share = other, drawn, 1-share
+		out.Held = true
+	}
+	rules[other](in, out)
+	shed := out.ShedProbability
+	out.other = append(out.other[:0], out.Probabilities...)
+	out.clear(in)
+	out.Policy = drawn
+	rules[drawn](in, out)
+	for i := range out.Probabilities {
+		out.Probabilities[i] = share*out.Probabilities[i] + (1-share)*out.other[i]
+	}
+	out.ShedProbability = share*out.ShedProbability + (1-share)*shed
+}
+
+// prepare empties out, makes the forecasts and a source of random numbers.
 func (out *Choice) prepare(in *Input) {
 	n := len(in.Candidates)
-	out.Index, out.Policy, out.Explored, out.Reason = -1, in.Policy, false, Reason{Code: NoCandidate}
+	out.Policy, out.Held = in.Policy, false
+	out.Forecasts = slices.Grow(out.Forecasts[:0], n)[:n]
+	for i := range in.Candidates {
+		out.Forecasts[i] = in.Candidates[i].forecast(&in.Request)
+	}
+	out.clear(in)
+	if out.rng == nil {
+		out.source = rand.NewPCG(0, 0)
+		out.rng = rand.New(out.source)
+	}
+	out.source.Seed(in.Seed, 0x5349_4c4c_5741_5931)
+}
+
+// clear forgets a choice and finds the eligible candidates: those of the best
+// standing there is.
+func (out *Choice) clear(in *Input) {
+	n := len(in.Candidates)
+	out.Index, out.Explored, out.Reason = -1, false, Reason{Code: NoCandidate}
+	out.Shed, out.ShedProbability, out.RetryAfter = false, 0, 0
+	out.left = false
 	out.Probabilities = slices.Grow(out.Probabilities[:0], n)[:n]
 	out.Costs = slices.Grow(out.Costs[:0], n)[:n]
-	out.Forecasts = slices.Grow(out.Forecasts[:0], n)[:n]
 	out.eligible, out.pool, out.scratch = out.eligible[:0], out.pool[:0], out.scratch[:0]
 	best := Barred
 	for i := range in.Candidates {
 		best = min(best, in.Candidates[i].Standing)
 	}
 	for i := range in.Candidates {
-		c := &in.Candidates[i]
 		out.Probabilities[i] = 0
 		out.Costs[i] = math.NaN()
-		out.Forecasts[i] = c.forecast(&in.Request)
-		if c.Standing == best && best != Barred {
+		if in.Candidates[i].Standing == best && best != Barred {
 			out.eligible = append(out.eligible, i)
 		}
 	}
-	if out.rng == nil {
-		out.source = rand.NewPCG(0, 0)
-		out.rng = rand.New(out.source)
-	}
-	out.source.Seed(in.Seed, 0x5349_4c4c_5741_5931)
 }
 
 // anyForecast reports whether an eligible candidate has a forecast.

@@ -10,8 +10,13 @@ import (
 	"github.com/spillway-llm/spillway/internal/physics"
 )
 
-// encoding is the version of the bytes that Encode writes.
-const encoding = 2
+// encoding is the version of the bytes that Encode writes. Version 2, which
+// Decode still reads, lacks the canary and the last numbers of the settings and
+// of candidates.
+const (
+	encoding       = 3
+	oldestEncoding = 2
+)
 
 // maxCandidates and maxName bound what Decode accepts.
 const (
@@ -19,9 +24,9 @@ const (
 	maxName       = 256
 )
 
-// minCandidate is the fewest bytes a candidate takes: one for each number, and
-// for its standing, two flags and two histograms.
-var minCandidate = uint64(len(candidateOf(&Candidate{})) + 5)
+// minCandidate is the fewest bytes a candidate takes in the oldest encoding: one
+// for each number, and for its standing, two flags and two histograms.
+var minCandidate = uint64(len(candidateOf(&Candidate{}, oldestEncoding)) + 5)
 
 // Encode appends what Decide reads of in, except the seed and the endpoint and
 // class names, which have columns of their own. Numbers keep every bit; small
@@ -33,7 +38,8 @@ func Encode(dst []byte, in *Input) []byte {
 	e.text(in.Fallback)
 	e.flag(in.Forecasts)
 	e.b = binary.AppendUvarint(e.b, in.Turn)
-	e.numbers(settingsOf(&in.Settings)...)
+	e.number(in.Canary)
+	e.numbers(settingsOf(&in.Settings, encoding)...)
 	e.numbers(requestOf(&in.Request)...)
 	e.b = binary.AppendUvarint(e.b, uint64(len(in.Candidates)))
 	var last physics.Coefficients
@@ -46,7 +52,7 @@ func Encode(dst []byte, in *Input) []byte {
 			e.numbers(coefficientsOf(&c.Coefficients)...)
 			last = c.Coefficients
 		}
-		e.numbers(candidateOf(c)...)
+		e.numbers(candidateOf(c, encoding)...)
 		e.histogram(&c.Load.Ledger.Remaining)
 		e.histogram(&c.Load.Ledger.RemainingContext)
 		known := c.Residual.Known()
@@ -59,18 +65,24 @@ func Encode(dst []byte, in *Input) []byte {
 	return e.b
 }
 
-// Decode reads what Encode wrote. Names, and the seed, are left empty.
+// Decode reads what Encode wrote, also what it wrote one version ago: of that
+// the settings which are missing are 0, and what was not known of candidates is
+// unknown. Names, and the seed, are left empty.
 func Decode(b []byte) (*Input, error) {
 	d := decoder{b: b}
-	if v := d.byte(); d.err == nil && v != encoding {
-		return nil, fmt.Errorf("decision state has encoding %d, this build reads %d", v, encoding)
+	version := d.byte()
+	if d.err == nil && (version < oldestEncoding || version > encoding) {
+		return nil, fmt.Errorf("decision state has encoding %d, this build reads %d and %d", version, oldestEncoding, encoding)
 	}
 	in := &Input{}
 	in.Policy = d.text()
 	in.Fallback = d.text()
 	in.Forecasts = d.flag()
 	in.Turn = d.uvarint()
-	d.numbers(settingsOf(&in.Settings)...)
+	if version > oldestEncoding {
+		in.Canary = d.number()
+	}
+	d.numbers(settingsOf(&in.Settings, version)...)
 	d.numbers(requestOf(&in.Request)...)
 	n := d.uvarint()
 	if d.err == nil && (n > maxCandidates || n > uint64(len(d.b))/minCandidate) {
@@ -88,7 +100,8 @@ func Decode(b []byte) (*Input, error) {
 			d.numbers(coefficientsOf(&last)...)
 		}
 		c.Coefficients = last
-		d.numbers(candidateOf(c)...)
+		c.HotTokens, c.SpeedSteps, c.Load.Ledger.GeneratedTokens = feature.Unknown, feature.Unknown, feature.Unknown
+		d.numbers(candidateOf(c, version)...)
 		d.histogram(&c.Load.Ledger.Remaining)
 		d.histogram(&c.Load.Ledger.RemainingContext)
 		c.Residual = feature.NoResidual
@@ -107,13 +120,18 @@ func Decode(b []byte) (*Input, error) {
 }
 
 // The lists below are the one place that says which numbers are written, and
-// in which order.
+// in which order. New ones come last.
 
-func settingsOf(s *Settings) []*float64 {
-	return []*float64{
+func settingsOf(s *Settings, version byte) []*float64 {
+	all := []*float64{
 		&s.StickyShare, seconds(&s.StickySaved), seconds(&s.MaxTTFTPenalty), seconds(&s.PredictedPenalty),
 		&s.TokensPerRequest, &s.Exploration, seconds(&s.ExplorationHarm), &s.DefaultThroughput,
+		&s.EvictionWeight, &s.HeadroomWeight, &s.PrefillExternality, &s.PrefillExternalityFloor, &s.DecodeExternality, &s.ShedExcess,
 	}
+	if version == oldestEncoding {
+		return all[:8]
+	}
+	return all
 }
 
 func requestOf(r *Request) []*float64 {
@@ -127,15 +145,20 @@ func coefficientsOf(c *physics.Coefficients) []*float64 {
 	return []*float64{&c.A, &c.B, &c.C, &c.D, &c.E}
 }
 
-func candidateOf(c *Candidate) []*float64 {
+func candidateOf(c *Candidate, version byte) []*float64 {
 	s, l, p := &c.Load.Scraped, &c.Load.Ledger, &c.Load.Profile
-	return []*float64{
+	all := []*float64{
 		&c.CachedTokens, seconds(&c.ColdAgo),
 		&s.Waiting, &s.Running, &s.KVUsed, seconds(&s.Age),
 		&l.Requests, &l.PrefillTokens, &l.Decoding, &l.ContextTokens, &l.SinceScrape, &l.SinceScrapeTok,
 		&l.PrefillContext, &l.WaitingContext, &l.HeadTokens, &l.HeadContext, seconds(&l.HeadElapsed), &l.PrefillRate, &l.PrefillContextRate,
 		&p.PeakPrefillThroughput, &p.MaxBatchedTokens, &p.MaxNumSeqs, &p.KVCapacityTokens, &p.SpeedFactor,
+		&c.HotTokens, &c.SpeedSteps, &l.GeneratedTokens,
 	}
+	if version == oldestEncoding {
+		return all[:len(all)-3]
+	}
+	return all
 }
 
 func residualOf(r *feature.Residual) []*float64 {

@@ -2,8 +2,10 @@ package policy_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"math"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"runtime"
 	"slices"
@@ -172,7 +174,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		{"nothing", nil, "end too early"},
 		{"another version", append([]byte{9}, good[1:]...), "encoding 9"},
-		{"the version before", append([]byte{1}, good[1:]...), "encoding 1, this build reads 2"},
+		{"an old version", append([]byte{1}, good[1:]...), "encoding 1, this build reads 2 and 3"},
 		{"bytes left over", append(policy.Encode(nil, in), 0, 0), "2 bytes left over"},
 		{"more candidates than bytes", slices.Concat(empty[:len(empty)-1], []byte{100}), "100 candidates"},
 		{"too many candidates", slices.Concat(empty[:len(empty)-1], []byte{0xa1, 0x8d, 0x06}, make([]byte, 3e6)), "100001 candidates"},
@@ -257,6 +259,50 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("decoded (-once +twice):\n%s", diff)
 		}
 	})
+}
+
+// A decision of the version before is still read, and made again by the
+// policies that have not changed since.
+func TestOldEncodingIsRead(t *testing.T) {
+	text, err := os.ReadFile("testdata/state-2.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &feature.Decision{
+		Complete: true, PolicyVersion: 1, Policy: policy.TokenLoad, Seed: 5, States: b, Chosen: "e0001",
+		Candidates: []feature.Candidate{{Endpoint: "e0000"}, {Endpoint: "e0001", Probability: 1}, {Endpoint: "e0002"}},
+	}
+	in, err := policy.Replay(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := decide(t, in)
+	if err := policy.Same(d, in, out); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]float64{1000, 4100.5, 1000}, out.Costs); diff != "" {
+		t.Errorf("costs (-was +now):\n%s", diff)
+	}
+	c := &in.Candidates[2]
+	if c.ColdAgo != 1.5 || c.Load.Scraped.KVUsed != 0.25 || !c.Residual.Known() || in.Turn != 9 || in.Settings.TokensPerRequest != 8000 {
+		t.Errorf("read %+v", c)
+	}
+	if in.Canary != 0 || in.Settings.EvictionWeight != 0 || !feature.IsUnknown(c.HotTokens) || !feature.IsUnknown(c.Load.Ledger.GeneratedTokens) {
+		t.Errorf("what the encoding lacks reads as %+v and %+v", in.Settings, c)
+	}
+	for n := range b {
+		if _, err := policy.Decode(b[:n]); err == nil {
+			t.Fatalf("Decode accepts %d of %d bytes", n, len(b))
+		}
+	}
+	d.Policy = policy.Predicted
+	if _, err := policy.Replay(d); err == nil || !strings.Contains(err.Error(), "version 1") {
+		t.Errorf("a decision that predicted made in version 1: %v", err)
+	}
 }
 
 func TestSameTellsWhatDiffers(t *testing.T) {

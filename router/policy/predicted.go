@@ -6,28 +6,43 @@ import "github.com/spillway-llm/spillway/internal/feature"
 // more when others tie with the last of them.
 const explorable = 4
 
-// predicted sends the request where TTFT + TPOT x expected output is least,
-// under the same affinity filter as the matched configurations but with a
+// predicted sends the request where it costs least: see Terms. Endpoints whose
+// forecast p90 meets the request's objectives come before those that don't.
+// Among them the affinity filter of the matched configurations holds, with a
 // valve on forecast TTFT. Candidates without a forecast are not chosen: never
 // best by ignorance.
 func predicted(in *Input, out *Choice) {
-	known := out.eligible[:0]
+	out.price(in)
+	out.forecastOnly()
 	for _, i := range out.eligible {
-		f := &out.Forecasts[i]
-		if f.Known() {
-			out.Costs[i] = float64(f.TTFT.P50) + float64(f.TPOT.P50)*in.Request.ExpectedOutputTokens
-			known = append(known, i)
-		}
+		t := out.prices.terms(in, &in.Candidates[i], &out.Forecasts[i])
+		out.Costs[i] = float64(t.Cost())
 	}
-	out.eligible = known
+	out.objectives(in)
+	shed := out.drawShed(in)
 	penalty := in.Settings.PredictedPenalty
 	if slo := in.Request.SLOTTFT; slo > 0 {
 		penalty = min(penalty, slo)
 	}
 	out.filter(in, penalty, func(i int) feature.Seconds { return out.Forecasts[i].TTFT.P50 })
+	if out.left {
+		out.Reason.Code = Missing
+	}
 	out.least(out.pool)
 	out.explore(in)
 	out.Reason.Cost = out.Costs[out.Index]
+	out.shed(shed)
+}
+
+// forecastOnly leaves the eligible candidates that have a forecast.
+func (out *Choice) forecastOnly() {
+	known := out.eligible[:0]
+	for _, i := range out.eligible {
+		if out.Forecasts[i].Known() {
+			known = append(known, i)
+		}
+	}
+	out.eligible = known
 }
 
 // explore moves the probability Settings.Exploration from the best choice to

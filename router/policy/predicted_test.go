@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,8 +118,11 @@ func TestPredictedValve(t *testing.T) {
 	}{
 		{"under 5 s", 5.0, 0.1, feature.Unknown, "warm", policy.Warm},
 		{"over 5 s", 5.2, 0.1, feature.Unknown, "cold", policy.Spilled},
-		{"an SLO shrinks it", 1.2, 0.1, 1, "cold", policy.Spilled},
-		{"within the SLO", 1.0, 0.1, 1, "warm", policy.Warm},
+		{"an SLO that nobody meets shrinks it", 5, 3.5, 1, "cold", policy.Spilled},
+		{"and not below the SLO", 4.4, 3.5, 1, "warm", policy.Warm},
+		{"an SLO that only the cold one meets", 1.2, 0.1, 1, "cold", policy.Missing}, // the p90 is 1.44 s
+		{"an SLO that both meet", 1.0, 0.1, 1.3, "warm", policy.Warm},
+		{"an SLO that only the warm one meets", 0.5, 3, 1, "warm", policy.AllWarm},
 		{"a long SLO does not widen it", 5.2, 0.1, 60, "cold", policy.Spilled},
 		{"an SLO of 0 is none", 4.9, 0.1, 0, "warm", policy.Warm},
 	} {
@@ -260,6 +264,7 @@ func TestExplorationHarmIsBounded(t *testing.T) {
 		in.Forecasts = true
 		in.Settings.Exploration = 1
 		in.Settings.ExplorationHarm = feature.Seconds(rapid.SampledFrom([]float64{0, 0.15, 1, 1e6}).Draw(t, "harm"))
+		in.Canary, in.Request.Priority = 0, 0
 		exploiting := clone(in)
 		exploiting.Settings.Exploration = 0
 		var out, best policy.Choice
@@ -304,6 +309,23 @@ func predictedTwin(in *policy.Input, out *policy.Choice) []float64 {
 			cold = append(cold, ttft)
 		}
 	}
+	meets := func(i int) bool {
+		f, r := &out.Forecasts[i], &in.Request
+		return !(r.SLOTTFT > 0 && f.TTFT.P90 > r.SLOTTFT) && !(r.SLOTPOT > 0 && f.TPOT.P90 > r.SLOTPOT)
+	}
+	if slices.ContainsFunc(known, meets) {
+		misses := func(i int) bool { return !meets(i) }
+		known, pool = slices.DeleteFunc(known, misses), slices.DeleteFunc(pool, misses)
+		warm, cold = nil, nil
+		for _, i := range known {
+			ttft := float64(out.Forecasts[i].TTFT.P50)
+			if policy.Sticky(in, i) {
+				warm = append(warm, ttft)
+			} else {
+				cold = append(cold, ttft)
+			}
+		}
+	}
 	penalty := float64(in.Settings.PredictedPenalty)
 	if slo := float64(in.Request.SLOTTFT); slo > 0 && slo < penalty {
 		penalty = slo
@@ -345,18 +367,43 @@ func predictedTwin(in *policy.Input, out *policy.Choice) []float64 {
 	for _, i := range explored {
 		p[i] += epsilon / float64(len(explored))
 	}
+	for i := range p {
+		p[i] *= 1 - shedTwin(in, out, known, meets)
+	}
 	return p
+}
+
+// shedTwin states the probability that predicted sheds.
+func shedTwin(in *policy.Input, out *policy.Choice, known []int, meets func(int) bool) float64 {
+	r := &in.Request
+	if r.Priority >= 0 || !(r.SLOTTFT > 0) && !(r.SLOTPOT > 0) || slices.ContainsFunc(known, meets) {
+		return 0
+	}
+	least := math.Inf(1)
+	for _, i := range known {
+		over := 0.0
+		if r.SLOTTFT > 0 {
+			over = max(over, float64(out.Forecasts[i].TTFT.P90/r.SLOTTFT)-1)
+		}
+		if r.SLOTPOT > 0 {
+			over = max(over, float64(out.Forecasts[i].TPOT.P90/r.SLOTPOT)-1)
+		}
+		least = min(least, over)
+	}
+	return min(1, least/in.Settings.ShedExcess)
 }
 
 func TestPredictedEqualsTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t, policy.Predicted)
 		in.Settings.ExplorationHarm = feature.Seconds(rapid.SampledFrom([]float64{0, 0.15, 1, 1e6}).Draw(t, "harm"))
+		in.Settings.ShedExcess = rapid.SampledFrom([]float64{0, 0.5, 100}).Draw(t, "shed excess")
+		in.Canary = 0 // that one is TestCanaryMixesBoth's
 		var out policy.Choice
 		if err := policy.Decide(in, &out); err != nil {
 			t.Fatal(err)
 		}
-		if out.Policy != policy.Predicted || out.Index < 0 {
+		if out.Policy != policy.Predicted || out.Reason.Code == policy.NoCandidate {
 			return
 		}
 		if diff := cmp.Diff(predictedTwin(in, &out), out.Probabilities, about); diff != "" {

@@ -8,12 +8,18 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
+// decidesAlike reports whether this build makes the choice again that a version
+// of a policy made: of version 1 that of all but predicted.
+func decidesAlike(version int, policy string) bool {
+	return version == Version || version == 1 && policy != Predicted
+}
+
 // Replay makes the Input of a complete stored decision again.
 func Replay(stored *feature.Decision) (*Input, error) {
 	if !stored.Complete {
 		return nil, fmt.Errorf("decision %s is not complete: it holds %d of %d candidates", stored.ID, len(stored.Candidates), len(stored.Candidates)+stored.Rest)
 	}
-	if stored.PolicyVersion != Version {
+	if !decidesAlike(stored.PolicyVersion, stored.Policy) {
 		return nil, fmt.Errorf("decision %s was made by version %d of the policies, this build has %d", stored.ID, stored.PolicyVersion, Version)
 	}
 	in, err := Decode(stored.States)

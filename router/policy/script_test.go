@@ -23,12 +23,14 @@ var update = flag.Bool("update", false, "write the output of the scripts in test
 // followed by a line of dashes and what it prints up to an empty line:
 //
 //	endpoints              one endpoint a line, "NAME key=value...": cached,
-//	                       cold (seconds ago), standing, ttft and tpot (its forecast), and any
-//	                       number of its load by Go name. Known ones keep what
-//	                       is not named; "NAME gone" removes one.
+//	                       cold (seconds ago), hot (tokens), steps (of its speed), standing,
+//	                       ttft and tpot (its forecast, p90 20 % above), and any number
+//	                       of its load by Go name. Known ones keep what is not
+//	                       named; "NAME gone" removes one.
 //	request key=value...   numbers of the request by Go name
 //	settings key=value...  numbers of the settings by Go name
-//	decide POLICY [fallback=NAME] [forecasts=false] [seed=N] [turn=N]
+//	decide POLICY [fallback=NAME] [forecasts=false] [canary=SHARE] [seed=N] [turn=N]
+//	terms POLICY ...       the same, with the terms of the costs
 //
 // Lines that begin with # between commands are kept.
 func TestScripts(t *testing.T) {
@@ -115,8 +117,8 @@ func (s *story) run(command string, body []string) (string, error) {
 		return "ok\n", set(&s.in.Request, words[1:])
 	case "settings":
 		return "ok\n", set(&s.in.Settings, words[1:])
-	case "decide":
-		return s.decide(words[1], words[2:])
+	case "decide", "terms":
+		return s.decide(words[1], words[2:], words[0] == "terms")
 	}
 	return "", fmt.Errorf("no such command")
 }
@@ -155,6 +157,10 @@ func (s *story) endpoint(words []string) error {
 			c.CachedTokens = value
 		case "cold":
 			c.ColdAgo = feature.Seconds(value)
+		case "hot":
+			c.HotTokens = value
+		case "steps":
+			c.SpeedSteps = value
 		case "ttft":
 			wish.ttft = value
 		case "tpot":
@@ -168,7 +174,7 @@ func (s *story) endpoint(words []string) error {
 	return nil
 }
 
-func (s *story) decide(name string, options []string) (string, error) {
+func (s *story) decide(name string, options []string, terms bool) (string, error) {
 	in := clone(s.in)
 	in.Policy = name
 	for _, option := range options {
@@ -177,6 +183,8 @@ func (s *story) decide(name string, options []string) (string, error) {
 		switch key {
 		case "fallback":
 			in.Fallback = text
+		case "canary":
+			in.Canary, err = strconv.ParseFloat(text, 64)
 		case "forecasts":
 			in.Forecasts, err = strconv.ParseBool(text)
 		case "seed":
@@ -205,8 +213,17 @@ func (s *story) decide(name string, options []string) (string, error) {
 		endpoint = in.Candidates[out.Index].Endpoint
 	}
 	fmt.Fprintf(&b, "%s by %s: %s\n", endpoint, out.Policy, out.Reason)
+	if out.Shed {
+		fmt.Fprintf(&b, "  shed     %.4f  retry after %.2f s\n", out.ShedProbability, out.RetryAfter)
+	}
 	for i := range in.Candidates {
-		fmt.Fprintf(&b, "  %-8s %.4f  cost %.6g\n", in.Candidates[i].Endpoint, out.Probabilities[i], out.Costs[i])
+		fmt.Fprintf(&b, "  %-8s %.4f  cost %.6g", in.Candidates[i].Endpoint, out.Probabilities[i], out.Costs[i])
+		if terms {
+			x := out.Terms(in, i)
+			fmt.Fprintf(&b, " = TTFT %.4g + output %.4g + eviction %.4g + headroom %.4g + prefill %.4g + decode %.4g",
+				x.TTFT, x.Output, x.Eviction, x.Headroom, x.Prefill, x.Decode)
+		}
+		b.WriteString("\n")
 	}
 	return b.String(), nil
 }

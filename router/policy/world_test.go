@@ -93,7 +93,7 @@ func expectAll(in *policy.Input, ttft, tpot float64) {
 	}
 }
 
-func decide(t testing.TB, in *policy.Input) *policy.Choice {
+func decide(t rapid.TB, in *policy.Input) *policy.Choice {
 	t.Helper()
 	out := &policy.Choice{}
 	if err := policy.Decide(in, out); err != nil {
@@ -152,6 +152,7 @@ var bitEqual = cmp.Options{
 
 // about compares numbers to within 1e-9.
 var about = cmp.Options{
+	cmpopts.EquateEmpty(),
 	cmp.Comparer(near[float64]),
 	cmp.Comparer(near[feature.Seconds]),
 }
@@ -171,6 +172,9 @@ func drawInput(t *rapid.T, name string) *policy.Input {
 	in.Settings.Exploration = rapid.SampledFrom([]float64{0, 0.01, 0.3}).Draw(t, "exploration")
 	in.Request.PromptTokens = rapid.SampledFrom([]float64{10, 1000, 40_000}).Draw(t, "prompt")
 	in.Request.SLOTTFT = feature.Seconds(rapid.SampledFrom([]float64{feature.Unknown, 0, 0.2, 30}).Draw(t, "slo"))
+	in.Request.SLOTPOT = feature.Seconds(rapid.SampledFrom([]float64{feature.Unknown, feature.Unknown, 0.02}).Draw(t, "slo of TPOT"))
+	in.Request.Priority = rapid.SampledFrom([]float64{0, 0, -1, 1}).Draw(t, "priority")
+	in.Canary = rapid.SampledFrom([]float64{0, 0, 0.05, 1}).Draw(t, "canary")
 	in.Candidates = idles(rapid.IntRange(0, 12).Draw(t, "candidates"))
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
@@ -180,6 +184,10 @@ func drawInput(t *rapid.T, name string) *policy.Input {
 		c.Load.Scraped.Waiting = float64(rapid.IntRange(0, 2).Draw(t, "waiting"))
 		c.Load.Scraped.KVUsed = rapid.SampledFrom([]float64{0, 0.5, 1}).Draw(t, "kv")
 		c.Load.Ledger.Requests = float64(rapid.IntRange(0, 3).Draw(t, "requests"))
+		c.Load.Ledger.Remaining[rapid.IntRange(0, feature.RemainingBuckets-1).Draw(t, "bucket")] = c.Load.Ledger.Requests
+		c.Load.Profile.SpeedFactor = rapid.SampledFrom([]float64{1, 1, 2.5}).Draw(t, "speed")
+		c.SpeedSteps = rapid.SampledFrom([]float64{0, 1000}).Draw(t, "steps")
+		c.HotTokens = rapid.SampledFrom([]float64{0, 250_000}).Draw(t, "hot")
 		c.Load.Ledger.PrefillTokens = rapid.SampledFrom([]float64{0, 8000, 300_000}).Draw(t, "prefill")
 		if rapid.IntRange(0, 3).Draw(t, "known") > 0 {
 			expect(in, i,
