@@ -55,8 +55,9 @@ func (s *stream) takeHeaders() error {
 	if s.within, err = subset(s.in.metadata); err != nil {
 		return err
 	}
-	if s.in.end || s.in.modes.told && s.in.modes.request == modeNone {
-		s.whole = true
+	hidden := s.in.modes.told && s.in.modes.request == modeNone
+	if s.in.end || hidden {
+		s.whole, s.asked.Hidden = true, hidden && !s.in.end
 		return s.decide()
 	}
 	if int64(s.length) > s.p.config.MaxBody {

@@ -140,16 +140,15 @@ func (s *stream) take(now time.Time) error {
 	return nil // of flow control, or of a later protocol
 }
 
-// gone ends a stream from which no more will come.
+// gone ends a stream from which no more will come. Where it did not end by
+// itself, gRPC has told the proxy already that it was cancelled.
 func (s *stream) gone(err error) error {
-	switch cause := context.Cause(s.grpc.Context()); {
-	case errors.Is(cause, errSilent):
-		return s.silent()
-	case errors.Is(cause, front.ErrStopping):
-		s.cut(feature.Lost, http.StatusServiceUnavailable, front.ErrStopping)
-		return status.Error(codes.Unavailable, front.ErrStopping.Error())
-	}
+	cause := context.Cause(s.grpc.Context())
 	switch {
+	case errors.Is(cause, errSilent):
+		s.silent()
+	case errors.Is(cause, front.ErrStopping):
+		s.cut(feature.Lost, http.StatusServiceUnavailable, cause)
 	case s.ended || s.ticket == nil:
 	case s.answered && s.unseen:
 		how, err := s.answer.Judge()
@@ -163,13 +162,13 @@ func (s *stream) gone(err error) error {
 }
 
 // silent ends a stream that was silent for too long.
-func (s *stream) silent() error {
+func (s *stream) silent() {
 	s.p.metrics.silent.Inc()
-	s.cut(feature.UpstreamTimeout, http.StatusGatewayTimeout, errSilent)
 	if s.ticket == nil {
 		s.p.metrics.refusals.WithLabelValues("body_timeout").Inc()
+		return
 	}
-	return status.Error(codes.DeadlineExceeded, errSilent.Error())
+	s.cut(feature.UpstreamTimeout, http.StatusGatewayTimeout, errSilent)
 }
 
 // cut ends a request of which not all was seen; code is the HTTP status where

@@ -77,21 +77,23 @@ func (m *message) read(b []byte) error {
 			return err
 		}
 		b = rest
-		switch f.id {
-		case protowire.Number(requestHeaders), protowire.Number(responseHeaders):
+		switch {
+		case f.wire == protowire.VarintType && f.id == fieldObservability:
+			m.observability = f.number != 0
+		case f.wire != protowire.BytesType:
+			// unknown, as protobuf has it
+		case f.id == protowire.Number(requestHeaders), f.id == protowire.Number(responseHeaders):
 			m.begin(f.id)
 			err = m.readHeaders(f.bytes)
-		case protowire.Number(requestBody), protowire.Number(responseBody):
+		case f.id == protowire.Number(requestBody), f.id == protowire.Number(responseBody):
 			m.begin(f.id)
 			err = m.readBody(f.bytes)
-		case protowire.Number(requestTrailers), protowire.Number(responseTrailers):
+		case f.id == protowire.Number(requestTrailers), f.id == protowire.Number(responseTrailers):
 			m.begin(f.id)
 			err = skipAll(f.bytes)
-		case fieldMetadata:
+		case f.id == fieldMetadata:
 			m.metadata = f.bytes
-		case fieldObservability:
-			m.observability = f.number != 0
-		case fieldProtocol:
+		case f.id == fieldProtocol:
 			m.modes, err = readModes(f.bytes)
 		}
 		if err != nil {
@@ -113,10 +115,10 @@ func (m *message) readHeaders(b []byte) error {
 			return err
 		}
 		b = rest
-		switch f.id {
-		case 1:
+		switch {
+		case f.is(1, protowire.BytesType):
 			m.headers = f.bytes
-		case 3:
+		case f.is(3, protowire.VarintType):
 			m.end = f.number != 0
 		}
 	}
@@ -130,10 +132,10 @@ func (m *message) readBody(b []byte) error {
 			return err
 		}
 		b = rest
-		switch f.id {
-		case 1:
+		switch {
+		case f.is(1, protowire.BytesType):
 			m.body = f.bytes
-		case 2:
+		case f.is(2, protowire.VarintType):
 			m.end = f.number != 0
 		}
 	}
@@ -148,10 +150,10 @@ func readModes(b []byte) (modes, error) {
 			return m, err
 		}
 		b = rest
-		switch f.id {
-		case 1:
+		switch {
+		case f.is(1, protowire.VarintType):
 			m.request = f.number
-		case 2:
+		case f.is(2, protowire.VarintType):
 			m.response = f.number
 		}
 	}
@@ -172,8 +174,13 @@ func skipAll(b []byte) error {
 // field is one field of a message on the wire.
 type field struct {
 	id     protowire.Number
+	wire   protowire.Type
 	number uint64 // of a varint
-	bytes  []byte // of bytes, else nil
+	bytes  []byte // of bytes
+}
+
+func (f *field) is(id protowire.Number, wire protowire.Type) bool {
+	return f.id == id && f.wire == wire
 }
 
 // next takes one field from the front of b.
@@ -182,7 +189,7 @@ func next(b []byte) (f field, rest []byte, err error) {
 	if n < 0 {
 		return f, nil, errMalformed
 	}
-	f.id, b = id, b[n:]
+	f.id, f.wire, b = id, wire, b[n:]
 	switch wire {
 	case protowire.BytesType:
 		f.bytes, n = protowire.ConsumeBytes(b)
@@ -206,7 +213,7 @@ func eachHeader(b []byte, take func(key, value []byte) bool) error {
 			return err
 		}
 		b = rest
-		if f.id != 1 {
+		if !f.is(1, protowire.BytesType) {
 			continue
 		}
 		var key, value, raw []byte
@@ -214,12 +221,12 @@ func eachHeader(b []byte, take func(key, value []byte) bool) error {
 			if f, h, err = next(h); err != nil {
 				return err
 			}
-			switch f.id {
-			case 1:
+			switch {
+			case f.is(1, protowire.BytesType):
 				key = f.bytes
-			case 2:
+			case f.is(2, protowire.BytesType):
 				value = f.bytes
-			case 3:
+			case f.is(3, protowire.BytesType):
 				raw = f.bytes
 			}
 		}

@@ -19,6 +19,7 @@ type Request struct {
 	Path   string
 	Header http.Header
 	Body   []byte // whole; it must not change while what was read from it is in use
+	Hidden bool   // there may be a body, but it is not shown here: all goes by load
 }
 
 // Read reads what a client asks for into q; scanned is what its body says. Both
@@ -34,7 +35,7 @@ func (r *Request) Read(q *route.Query, scanned *openai.Request) error {
 	if err := readHeaders(q, r.Header); err != nil {
 		return err
 	}
-	if r.Method != http.MethodPost {
+	if r.Method != http.MethodPost || r.Hidden {
 		*scanned = openai.Request{MaxTokens: -1, N: 1}
 		return nil
 	}

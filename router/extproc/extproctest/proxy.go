@@ -63,6 +63,16 @@ type Request struct {
 	Modes    *Modes   // that the proxy says it is configured with; nil: not said
 }
 
+// Message is one message of a proxy.
+type Message = extprocv3.ProcessingRequest
+
+// Observing is the first message of a proxy that does not listen.
+func Observing(r Request) *Message {
+	m := r.Messages()[0]
+	m.ObservabilityMode = true
+	return m
+}
+
 // Modes are the body modes of a proxy, by name: NONE, FULL_DUPLEX_STREAMED.
 type Modes struct{ Request, Response string }
 
@@ -114,9 +124,9 @@ func pieces(body []byte, cuts []int) (all [][]byte) {
 }
 
 // Messages is what a proxy sends for the request, in order.
-func (r *Request) Messages() []*extprocv3.ProcessingRequest {
+func (r *Request) Messages() []*Message {
 	bodiless := r.Body == nil && !r.Trailers
-	headers := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
+	headers := &Message{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
 		Headers:     headerMap(append([][2]string{{":method", r.Method}, {":path", r.Path}}, r.Headers...)),
 		EndOfStream: bodiless,
 	}}}
@@ -133,17 +143,17 @@ func (r *Request) Messages() []*extprocv3.ProcessingRequest {
 			ResponseBodyMode: modev3.ProcessingMode_BodySendMode(modev3.ProcessingMode_BodySendMode_value[r.Modes.Response]),
 		}
 	}
-	all := []*extprocv3.ProcessingRequest{headers}
+	all := []*Message{headers}
 	if r.Body != nil {
 		parts := pieces(r.Body, r.Cuts)
 		for i, part := range parts {
-			all = append(all, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
+			all = append(all, &Message{Request: &extprocv3.ProcessingRequest_RequestBody{
 				RequestBody: &extprocv3.HttpBody{Body: part, EndOfStream: i == len(parts)-1 && !r.Trailers},
 			}})
 		}
 	}
 	if r.Trailers {
-		all = append(all, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{
+		all = append(all, &Message{Request: &extprocv3.ProcessingRequest_RequestTrailers{
 			RequestTrailers: &extprocv3.HttpTrailers{Trailers: headerMap([][2]string{{"x-sum", "1"}})},
 		}})
 	}
@@ -151,19 +161,19 @@ func (r *Request) Messages() []*extprocv3.ProcessingRequest {
 }
 
 // Messages is what a proxy sends for the response, in order.
-func (r *Response) Messages() []*extprocv3.ProcessingRequest {
+func (r *Response) Messages() []*Message {
 	list := append([][2]string{{":status", strconv.Itoa(r.Status)}}, r.Headers...)
 	if r.Served != "" && r.ServedInHeader {
 		list = append(list, [2]string{"x-gateway-destination-endpoint-served", r.Served})
 	}
-	headers := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
+	headers := &Message{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
 		Headers:     headerMap(list),
 		EndOfStream: r.Body == nil && !r.Trailers,
 	}}}
 	if r.Served != "" && !r.ServedInHeader {
 		headers.MetadataContext = metadata("envoy.lb", "x-gateway-destination-endpoint-served", structpb.NewStringValue(r.Served))
 	}
-	all := []*extprocv3.ProcessingRequest{headers}
+	all := []*Message{headers}
 	if r.Body != nil {
 		parts := pieces(r.Body, r.Cuts)
 		for i, part := range parts {
@@ -171,7 +181,7 @@ func (r *Response) Messages() []*extprocv3.ProcessingRequest {
 		}
 	}
 	if r.Trailers {
-		all = append(all, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{
+		all = append(all, &Message{Request: &extprocv3.ProcessingRequest_ResponseTrailers{
 			ResponseTrailers: &extprocv3.HttpTrailers{},
 		}})
 	}
@@ -179,8 +189,8 @@ func (r *Response) Messages() []*extprocv3.ProcessingRequest {
 }
 
 // Chunk is a piece of a response's body.
-func Chunk(body []byte, end bool) *extprocv3.ProcessingRequest {
-	return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{
+func Chunk(body []byte, end bool) *Message {
+	return &Message{Request: &extprocv3.ProcessingRequest_ResponseBody{
 		ResponseBody: &extprocv3.HttpBody{Body: body, EndOfStream: end},
 	}}
 }
