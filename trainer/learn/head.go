@@ -19,7 +19,7 @@ type worth struct {
 	shifted bool // whether the level of what remains is believed
 	damping float64
 	clip    float64
-	widen   float64 // by how much more than learned the errors spread above their median
+	widen   float64 // by how much its quantile came too low
 
 	losses []float64 // in each fold, used so
 }
@@ -30,6 +30,7 @@ type trial struct {
 	fold   *fold
 	judges Table
 	shift  float64
+	median float64   // of the early rows
 	raw    []float64 // what the forest adds for each of the judges
 	low    float64   // range of what it may add
 	high   float64
@@ -52,10 +53,7 @@ func (t *trial) loss(target bundle.Target, c choice, counts func(i int) bool) fl
 		if !counts(i) {
 			continue
 		}
-		forecast := (1 - c.damping) * clip(t.raw[i], max(t.low, -c.clip), min(t.high, c.clip))
-		if c.shifted {
-			forecast += t.shift
-		}
+		forecast := t.forecast(i, c)
 		if q := Quantiles[target]; q == 0.5 {
 			sum += math.Abs(math.Expm1(forecast - y))
 		} else {
@@ -68,13 +66,34 @@ func (t *trial) loss(target bundle.Target, c choice, counts func(i int) bool) fl
 
 func every(int) bool { return true }
 
+// short is what a choice must be moved by so that the head's share of the
+// judges comes at or below it. What they all have come slower or faster is left
+// out: a router finds that out by itself.
+func (t *trial) short(target bundle.Target, c choice) float64 {
+	over := make([]float64, len(t.judges.Y))
+	for i, y := range t.judges.Y {
+		over[i] = y - t.forecast(i, c)
+	}
+	slices.Sort(over)
+	return evaluate.Quantile(over, Quantiles[target]) - (t.judges.quantile(0.5) - t.median)
+}
+
+// forecast is what a choice says of one of the judges.
+func (t *trial) forecast(i int, c choice) float64 {
+	f := (1 - c.damping) * clip(t.raw[i], max(t.low, -c.clip), min(t.high, c.clip))
+	if c.shifted {
+		f += t.shift
+	}
+	return f
+}
+
 // try fits a head in every fold and finds out how many trees help, what of the
 // head is worth believing, and whether its forest may say more than firstClip.
 func try(ctx context.Context, target bundle.Target, folds []fold, settings *Settings) (worth, error) {
 	median := Quantiles[target] == 0.5
 	w := worth{trees: min(settings.Forest.Trees, fewestTree), shifted: !median, damping: 1, clip: firstClip}
 	var trials []trial
-	var trees, widen float64
+	var trees float64
 	for i := range folds {
 		t, used, err := put(ctx, target, &folds[i], settings)
 		if err != nil {
@@ -85,16 +104,11 @@ func try(ctx context.Context, target bundle.Target, folds []fold, settings *Sett
 		}
 		trials = append(trials, t)
 		trees += float64(used)
-		before := tableOver(target, folds[i].early.samples, folds[i].early.weights, &folds[i].early.fitted)
-		widen = above(&t.judges) - above(&before) // the last is nearest to what will be
 	}
 	if len(trials) == 0 {
 		return w, nil
 	}
 	w.trees = max(w.trees, int(trees)/len(trials))
-	if !median {
-		w.widen = max(0, widen)
-	}
 	w.clip = widest(target, trials, w.shifted)
 	best := choice{shifted: w.shifted, damping: 1, clip: w.clip}
 	for _, shifted := range []bool{false, true} {
@@ -108,7 +122,11 @@ func try(ctx context.Context, target bundle.Target, folds []fold, settings *Sett
 	w.shifted, w.damping = best.shifted, best.damping
 	for i := range trials {
 		w.losses = append(w.losses, trials[i].loss(target, best, every))
+		if !median {
+			w.widen += trials[i].short(target, best) / float64(len(trials))
+		}
 	}
+	w.widen = max(0, w.widen) // what came too high by growing past its noise need not again
 	return w, nil
 }
 
@@ -159,7 +177,7 @@ func put(ctx context.Context, target bundle.Target, f *fold, settings *Settings)
 	if t.judges.rows() < opts.MinLeafRows || before.rows() < 2*opts.MinLeafRows {
 		return t, 0, nil
 	}
-	t.shift = before.quantile(Quantiles[target])
+	t.shift, t.median = before.quantile(Quantiles[target]), before.quantile(0.5)
 	t.low, t.high = residuals(before.Y, t.shift)
 	t.grown = grownBeyond(target, &f.early, f.late)
 	later := t.judges.data(t.shift)
@@ -203,9 +221,6 @@ func widest(target bundle.Target, trials []trial, shifted bool) float64 {
 	}
 	return firstClip
 }
-
-// above is how far the 90th percentile of the labels lies above their median.
-func above(t *Table) float64 { return t.quantile(0.9) - t.quantile(0.5) }
 
 func equal(n int) []float64 {
 	out := make([]float64, n)
