@@ -19,7 +19,7 @@ func (c *Config) checkAddresses() error {
 		{"router.listen", c.Router.Listen, false, false},
 		{"router.extproc_listen", c.Router.ExtProc.Listen, false, c.Router.ExtProc.Listen == ""},
 		{"router.admin", c.Router.Admin, false, c.Router.Admin == ""},
-		{"router.forecast.address", c.Router.Forecast.Address, true, c.Router.Policy != policy.Predicted || c.Predictor.InProcess},
+		{"router.forecast.address", c.Router.Forecast.Address, true, !policy.Forecasting(c.Router.Policy) || c.Predictor.InProcess},
 		{"predictor.listen", c.Predictor.Listen, true, c.Predictor.InProcess},
 		{"predictor.admin", c.Predictor.Admin, false, c.Predictor.Admin == ""},
 		{"trainer.admin", c.Trainer.Admin, false, c.Trainer.Admin == ""},

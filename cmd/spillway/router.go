@@ -109,7 +109,7 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	config.Ready = func(s router.Serving) { serving.Store(&s) }
 	var local *predictor.Server
 	switch {
-	case c.Router.Policy != policy.Predicted:
+	case !policy.Forecasting(c.Router.Policy):
 	case c.Predictor.InProcess:
 		local = c.Predictor.server(store, log, reg)
 		config.Forecaster = forecaster{predictor.InProcess(local)}

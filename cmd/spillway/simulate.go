@@ -329,7 +329,7 @@ func (s *simulation) one(ctx context.Context, a arm, load float64, seed uint64) 
 		Plan:    plan,
 		Seed:    seed,
 	}
-	if a.policy == policy.Predicted {
+	if policy.Forecasting(a.policy) {
 		config.Router.Forecaster = fleet.PriorForecaster{}
 	}
 	run := simreport.Run{Arm: a.name, Load: load, Seed: seed}

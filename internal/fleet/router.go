@@ -43,7 +43,7 @@ func (PriorForecaster) Forecast(vectors []feature.Vector, out []feature.Forecast
 // defaults of production.
 type RouterConfig struct {
 	Policy   string          // one of policy.Names()
-	Fallback string          // of policy.Predicted without a forecast; "": Auto
+	Fallback string          // of policies that forecast, without one; "": Auto
 	Settings policy.Settings // the zero value: policy.Defaults()
 
 	// Profiles is what the router believes of engines, by class; of classes
@@ -245,7 +245,7 @@ func (r *router) scraped(i int, m Metrics, kvCapacity float64, at time.Time) {
 
 // forecasts reports whether there is somebody to ask, and something to ask for.
 func (r *router) forecasts() bool {
-	return r.config.Forecaster != nil && r.config.Policy == policy.Predicted
+	return r.config.Forecaster != nil && policy.Forecasting(r.config.Policy)
 }
 
 // longestForecast is the longest latency that a forecast may say, or start from.

@@ -31,6 +31,9 @@ func (r *router) changed(t *target) {
 	}
 }
 
+// hotWindow is how long ago a prefix was used that is still worth keeping.
+const hotWindow = time.Minute
+
 // view describes the request and the candidates as ledger, index and what was
 // learned show them now. It returns the sum of peak prefill throughputs.
 func (r *router) view(q *query, now time.Time) (peak float64) {
@@ -82,6 +85,10 @@ func (r *router) describe(i int, now time.Time) {
 	c.Coefficients = t.profile.Coefficients
 	c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
 	c.ColdAgo = t.coldAgo(now)
+	c.HotTokens, c.SpeedSteps = feature.Unknown, t.speed.Steps(now)
+	if r.forecasts() {
+		c.HotTokens = r.index.Hot(t.slot, now, hotWindow)
+	}
 	c.Standing = policy.Dated
 	if fresh := t.scrapedAt.Add(r.config.ScrapeMaxAge); !t.scrapedAt.IsZero() && !now.After(fresh) {
 		c.Standing = policy.Good

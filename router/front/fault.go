@@ -39,6 +39,7 @@ type Fault struct {
 	Reason     string // of a closed set: header, metric label and error code
 	Message    string
 	RetryAfter time.Duration // 0: not said
+	Decision   string        // value of HeaderDecision, where the request was decided; "": it was not
 }
 
 // Error is what the client is told.
@@ -93,7 +94,7 @@ func Undecided(err error) error {
 	switch {
 	case errors.As(err, &shed):
 		f := Refuse(http.StatusTooManyRequests, "shed", err.Error())
-		f.RetryAfter = max(shed.RetryAfter, time.Second)
+		f.RetryAfter, f.Decision = max(shed.RetryAfter, time.Second), shed.Decision
 		return f
 	case errors.Is(err, route.ErrUnknownLLM):
 		return Refuse(http.StatusNotFound, "model_not_found", err.Error())

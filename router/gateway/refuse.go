@@ -20,6 +20,9 @@ func writeFault(w http.ResponseWriter, f front.Fault) {
 	if after := f.RetryAfterSeconds(); after != "" {
 		h.Set("Retry-After", after)
 	}
+	if f.Decision != "" {
+		h.Set(front.HeaderDecision, f.Decision)
+	}
 	body := f.Body()
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(f.Status)

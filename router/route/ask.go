@@ -22,6 +22,11 @@ type asking struct {
 
 func (a *asking) answered() bool { return a.asked && a.result == correction.Answered }
 
+// forecasting reports whether there is somebody to ask, and something to ask for.
+func (r *Router) forecasting() bool {
+	return r.forecaster != nil && policy.Forecasting(r.config.Policy)
+}
+
 // asks reports whether requests ask for forecasts in a state. In the others
 // only the probe does, so that no request waits for a predictor that is known
 // to be slow or gone.
@@ -130,7 +135,7 @@ const probesAtOnce = 16
 // probe asks for one forecast of an ordinary request for LLMs whose requests
 // don't ask themselves, to see when the predictor is well.
 func (r *Router) probe(ctx context.Context) {
-	if r.forecaster == nil || r.config.Policy != policy.Predicted {
+	if !r.forecasting() {
 		return
 	}
 	c := policy.Candidate{

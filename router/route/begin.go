@@ -17,8 +17,8 @@ import (
 
 // Begin decides where q goes and charges it there. The ticket must be ended.
 //
-// Errors: ErrNoEndpoint, ErrUnknownLLM, *Shed, or ctx's. No policy sheds yet:
-// *Shed is what front doors must be ready for.
+// Errors: ErrNoEndpoint, ErrUnknownLLM, *Shed, or ctx's. A request that is shed
+// was decided and is recorded, with its end.
 func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	if !nameable(q.LLM) {
 		return nil, fmt.Errorf("%w: its name has %d bytes or is no text", ErrUnknownLLM, len(q.LLM))
@@ -50,10 +50,13 @@ func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t == nil {
+		return nil, r.turnAway(s, q, feature.ID(id), a)
+	}
 	t.id = feature.ID(id)
 	defer t.endUnless(&t.recorded) // what was charged is settled, also in a panic
 	t.record(s, q, a)
-	r.metrics.decided(s)
+	r.metrics.decided(s, r.fallback(s, a))
 	return t, nil
 }
 
@@ -84,7 +87,7 @@ func (r *Router) observe(s *scratch, q *Query, chain []uint64) (ask bool, err er
 	}
 	s.begin(r, r.llm(q.LLM, now), q)
 	s.beyond = 0
-	if r.forecaster == nil || r.config.Policy != policy.Predicted {
+	if !r.forecasting() {
 		return false, nil
 	}
 	if state, _, _ := s.llm.machine.State(); !asks(state) {
@@ -96,7 +99,8 @@ func (r *Router) observe(s *scratch, q *Query, chain []uint64) (ask bool, err er
 
 // decide makes the choice and charges it in one locked step, from all that is
 // known now: requests that waited for their forecasts side by side see each
-// other's charges and prefixes, and the pool as it has become.
+// other's charges and prefixes, and the pool as it has become. Of a request that
+// is shed there is no ticket.
 func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,20 +119,27 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	if s.input.Fallback == Auto {
 		s.input.Fallback = matched(l.demand.Bound(now, s.peak))
 	}
-	s.input.Forecasts = a.answered() && s.state == correction.Live && r.config.Mode == ModeLive
+	s.input.Forecasts = a.answered() && s.state == correction.Live && r.config.Mode != ModeShadow
+	if r.config.Mode == ModeCanary {
+		s.input.Canary = r.config.Canary
+	}
 	s.input.Seed = draw()
 	s.input.Turn = l.turn
 	l.turn++
 	if err := policy.Decide(&s.input, &s.choice); err != nil {
 		return nil, err
 	}
-	if s.choice.Index < 0 {
+	if s.choice.Index < 0 && !s.choice.Shed {
 		return nil, ErrNoEndpoint
 	}
 	l.used = now
 	l.decisions++
-	if s.choice.Policy == policy.Predicted {
+	if policy.Forecasting(s.choice.Policy) {
 		l.forecasts++
+	}
+	if s.choice.Shed {
+		l.shed++
+		return nil, nil
 	}
 	return r.charge(s, q, chain, now), nil
 }

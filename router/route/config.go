@@ -14,6 +14,7 @@ import (
 // Modes.
 const (
 	ModeLive   = "live"   // forecasts decide when they may
+	ModeCanary = "canary" // forecasts decide a drawn share of the requests
 	ModeShadow = "shadow" // forecasts are logged, the matched configuration decides
 )
 
@@ -24,6 +25,7 @@ const Auto = "auto"
 type Config struct {
 	Name     string // of this router instance, in every row
 	Mode     string
+	Canary   float64 // in ModeCanary: share of the requests that forecasts may decide
 	Policy   string
 	Fallback string // a matched configuration, or Auto
 	Settings policy.Settings
@@ -49,6 +51,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Mode:               ModeLive,
+		Canary:             0.05,
 		Policy:             policy.Predicted,
 		Fallback:           Auto,
 		Settings:           policy.Defaults(),
@@ -66,9 +69,9 @@ func Defaults() Config {
 // Check reports the first setting that can't work, by its key.
 func (c *Config) Check() error {
 	switch c.Mode {
-	case ModeLive, ModeShadow:
+	case ModeLive, ModeCanary, ModeShadow:
 	default:
-		return fmt.Errorf("mode: %q is neither %s nor %s", c.Mode, ModeLive, ModeShadow)
+		return fmt.Errorf("mode: %q is none of %s, %s and %s", c.Mode, ModeLive, ModeCanary, ModeShadow)
 	}
 	if err := policy.Check(c.Policy); err != nil {
 		return fmt.Errorf("policy: %w", err)
@@ -82,6 +85,7 @@ func (c *Config) Check() error {
 		wrong string
 		ok    bool
 	}{
+		{"canary: must be above 0 and below 1, the share of the requests that forecasts decide in mode canary", c.Canary > 0 && c.Canary < 1},
 		{"forecast.deadline: must be positive", c.ForecastDeadline > 0},
 		{"forecast.candidates: must not be negative", c.ForecastCandidates >= 0},
 		{"forecast.probe_interval: must be positive", c.ProbeInterval > 0},
@@ -95,6 +99,12 @@ func (c *Config) Check() error {
 		{"settings.predicted_ttft_penalty: must be a number from 0, in seconds", notNegative(float64(c.Settings.PredictedPenalty))},
 		{"settings.tokens_per_request: must be a number from 0", notNegative(c.Settings.TokensPerRequest)},
 		{"settings.default_peak_prefill_throughput: must be positive", c.Settings.DefaultThroughput > 0 && notNegative(c.Settings.DefaultThroughput)},
+		{"settings.eviction_weight: must be a number from 0", notNegative(c.Settings.EvictionWeight)},
+		{"settings.headroom_weight: must be a number from 0", notNegative(c.Settings.HeadroomWeight)},
+		{"settings.prefill_externality: must be a number from 0", notNegative(c.Settings.PrefillExternality)},
+		{"settings.prefill_externality_floor: must be a number from 0 to settings.prefill_externality, or 0", c.Settings.PrefillExternalityFloor >= 0 && c.Settings.PrefillExternalityFloor <= c.Settings.PrefillExternality},
+		{"settings.decode_externality: must be a number from 0", notNegative(c.Settings.DecodeExternality)},
+		{"settings.shed_excess: must be a number from 0, such as 0.5 for 50 %", notNegative(c.Settings.ShedExcess)},
 		{"complete_up_to: must not be negative", c.CompleteUpTo >= 0},
 		{"complete_share: must be from 0 to 1", c.CompleteShare >= 0 && c.CompleteShare <= 1},
 		{"tokens_per_byte: must be above 0 and at most 2", c.TokensPerByte > 0 && c.TokensPerByte <= mostPerByte},

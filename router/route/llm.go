@@ -24,7 +24,9 @@ type llm struct {
 	listed time.Time // when an endpoint was last found to list it
 	used   time.Time // when a request was last decided for it
 
-	decisions, forecasts uint64
+	decisions, forecasts, shed uint64
+
+	accounted time.Time // until when the time in its states is counted
 }
 
 func newLLM(name string, c *Config, now time.Time) *llm {
@@ -33,6 +35,8 @@ func newLLM(name string, c *Config, now time.Time) *llm {
 		machine: correction.NewMachine(c.Limits, now),
 		bytes:   tokenRatio{perByte: c.TokensPerByte, settled: c.TokensPerByte},
 		demand:  correction.NewDemand(now),
+
+		accounted: now,
 	}
 }
 

@@ -65,6 +65,7 @@ func (r *Router) listed(name string, now time.Time) {
 		}
 		delete(r.llms, victim.name)
 		r.metrics.states.DeletePartialMatch(prometheus.Labels{"llm": victim.name})
+		r.metrics.stateSeconds.DeletePartialMatch(prometheus.Labels{"llm": victim.name})
 	}
 	r.llm(name, now).listed = now
 }

@@ -15,7 +15,10 @@ type metrics struct {
 	failures  *prometheus.CounterVec
 	changes   *prometheus.CounterVec
 	states    *prometheus.GaugeVec
-	forecast  prometheus.Histogram
+	shed      prometheus.Counter
+
+	stateSeconds *prometheus.CounterVec
+	forecast     prometheus.Histogram
 
 	unforecast  *prometheus.CounterVec
 	resorts     *prometheus.CounterVec
@@ -43,7 +46,11 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_router_decisions_total", Help: "Decisions by the policy that made them."}, []string{"policy"}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_router_fallbacks_total", Help: "Decisions in which forecasts were wanted and did not decide, by forecast state; live means this one forecast failed."}, []string{"state"}),
+			Name: "spillway_router_fallbacks_total", Help: "Decisions in which forecasts were wanted and did not decide, by forecast state and reason; in live it is a reason of this decision alone."}, []string{"state", "reason"}),
+		shed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "spillway_router_shed_total", Help: "Requests turned away because they may be and no endpoint's forecast meets their objectives."}),
+		stateSeconds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_state_seconds_total", Help: "Time that an LLM spent in each forecast state."}, []string{"llm", "state"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_router_forecast_failures_total", Help: "Forecast calls that failed, by reason."}, []string{"reason"}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -66,7 +73,7 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	for _, s := range []policy.Standing{policy.Dated, policy.Doubtful} {
 		m.resorts.WithLabelValues(s.String())
 	}
-	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.forecast, m.unforecast, m.resorts, m.disbelieved, standings{r})
+	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.shed, m.stateSeconds, m.forecast, m.unforecast, m.resorts, m.disbelieved, standings{r})
 	return m
 }
 
@@ -108,11 +115,15 @@ func (m *metrics) state(llm string, now correction.State) {
 	}
 }
 
-// decided counts one decision.
-func (m *metrics) decided(s *scratch) {
+// decided counts one decision, and why it fell back if it did.
+func (m *metrics) decided(s *scratch, fell fallback) {
 	m.decisions.WithLabelValues(s.choice.Policy).Inc()
-	m.lastResort(s.input.Candidates[s.choice.Index].Standing)
-	if s.input.Policy != s.choice.Policy {
-		m.fallbacks.WithLabelValues(string(s.state)).Inc()
+	if s.choice.Shed {
+		m.shed.Inc()
+	} else {
+		m.lastResort(s.input.Candidates[s.choice.Index].Standing)
+	}
+	if fell.label != "" {
+		m.fallbacks.WithLabelValues(string(s.state), fell.label).Inc()
 	}
 }

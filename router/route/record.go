@@ -11,42 +11,64 @@ import (
 	"github.com/spillway-llm/spillway/router/policy"
 )
 
-// fallbackReason says, for the row and the header, why forecasts did not
-// decide; empty when they did or were not meant to.
-func (r *Router) fallbackReason(s *scratch, a asking) string {
+// fallback is why forecasts did not decide; empty when they did or were not
+// meant to.
+type fallback struct {
+	label string // of a closed set, for the metric
+	text  string // for the row and the header
+}
+
+func (r *Router) fallback(s *scratch, a asking) fallback {
 	switch {
 	case r.config.Policy == s.choice.Policy:
-		return ""
+		return fallback{}
 	case s.state != correction.Live:
-		return fmt.Sprintf("%s (%s)", s.state, s.stateReason)
+		return fallback{"state", fmt.Sprintf("%s (%s)", s.state, s.stateReason)}
 	case a.asked && !a.answered():
-		return a.why
+		return fallback{resultNames[a.result], a.why}
+	case s.choice.Held:
+		return fallback{"canary", fmt.Sprintf("not in the canary of %g", r.config.Canary)}
 	case s.input.Forecasts:
-		return "no usable endpoint has a forecast"
+		return fallback{"unforecast", "no usable endpoint has a forecast"}
 	case r.config.Mode == ModeShadow:
-		return "shadow mode"
+		return fallback{"shadow", "shadow mode"}
 	case s.beyond > 0:
-		return "every prior is out of range"
+		return fallback{"out_of_range", "every prior is out of range"}
 	default: // live since this request looked
-		return "forecast not asked for"
+		return fallback{"not_asked", "forecast not asked for"}
 	}
+}
+
+// reason is the one readable line about a decision.
+func (r *Router) reason(s *scratch, a asking) string {
+	reason := s.choice.Reason.String()
+	if why := r.fallback(s, a); why.label != "" {
+		reason = why.text + "; " + reason
+	}
+	if s.choice.Shed {
+		return reason
+	}
+	if standing := s.input.Candidates[s.choice.Index].Standing; standing != policy.Good {
+		reason = fmt.Sprintf("last resort: %s; %s", standing, reason)
+	}
+	return reason
 }
 
 // record hands the decision to the recorder. It runs outside the lock.
 func (t *Ticket) record(s *scratch, q *Query, a asking) {
 	r := t.router
+	t.reason = r.reason(s, a)
+	d := r.decision(s, q, a)
+	d.ID, d.DecidedAt, d.Reason = t.id, t.decidedAt, t.reason
+	t.others = s.options()
+	r.recorder.RecordDecision(d)
+	t.recorded = true
+}
+
+// decision is the row of a decision, but for what names it and its reason.
+func (r *Router) decision(s *scratch, q *Query, a asking) feature.Decision {
 	in, out := &s.input, &s.choice
-	t.reason = out.Reason.String()
-	if why := r.fallbackReason(s, a); why != "" {
-		t.reason = why + "; " + t.reason
-	}
-	chosen := &in.Candidates[out.Index]
-	if chosen.Standing != policy.Good {
-		t.reason = fmt.Sprintf("last resort: %s; %s", chosen.Standing, t.reason)
-	}
 	d := feature.Decision{
-		ID:                   t.id,
-		DecidedAt:            t.decidedAt,
 		LLM:                  q.LLM,
 		Router:               r.config.Name,
 		Mode:                 r.config.Mode,
@@ -54,21 +76,23 @@ func (t *Ticket) record(s *scratch, q *Query, a asking) {
 		PolicyVersion:        policy.Version,
 		Schema:               feature.Schema,
 		State:                string(s.state),
-		Reason:               t.reason,
 		PromptTokens:         in.Request.PromptTokens,
 		ExpectedOutputTokens: in.Request.ExpectedOutputTokens,
 		SLOTTFT:              q.SLOTTFT,
 		SLOTPOT:              q.SLOTPOT,
 		Priority:             q.Priority,
-		Chosen:               chosen.Endpoint,
-		ChosenClass:          chosen.Class,
-		Propensity:           out.Probabilities[out.Index],
+		ChosenVector:         noVector,
+		Propensity:           out.ShedProbability,
 		Explored:             out.Explored,
 		Complete:             len(in.Candidates) <= r.config.CompleteUpTo || drawn(in.Seed) < r.config.CompleteShare,
 		RestCostMin:          feature.Unknown,
 		RestCostMax:          feature.Unknown,
 		Epoch:                s.epoch,
 		Seed:                 in.Seed,
+	}
+	if !out.Shed {
+		chosen := &in.Candidates[out.Index]
+		d.Chosen, d.ChosenClass, d.Propensity = chosen.Endpoint, chosen.Class, out.Probabilities[out.Index]
 	}
 	if a.answered() {
 		d.Bundle = a.answer.Bundle
@@ -78,9 +102,7 @@ func (t *Ticket) record(s *scratch, q *Query, a asking) {
 		s.encoded = policy.Encode(s.encoded[:0], in)
 		d.States = slices.Clone(s.encoded)
 	}
-	t.others = s.options()
-	r.recorder.RecordDecision(d)
-	t.recorded = true
+	return d
 }
 
 // rows fills in the candidates: all of a complete row, else those that were

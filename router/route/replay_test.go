@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,10 +63,20 @@ func (w *world) client(t *testing.T, who string, rng *rand.Rand, requests int) (
 			q.MaxOutputTokens = rng.IntN(300)
 		}
 		if rng.IntN(4) == 0 {
-			q.SLOTTFT = feature.Seconds(rng.Float64())
+			q.SLOTTFT = feature.Seconds(0.2 * rng.Float64())
+			q.Priority = rng.IntN(3) - 2
 		}
 		request := fmt.Sprintf("%s %d", who, i)
 		ticket, err := w.Begin(named(request), q)
+		if shed := (*route.Shed)(nil); errors.As(err, &shed) {
+			text, _, _ := strings.Cut(shed.Decision, ";")
+			id, err := feature.ParseID(text)
+			if err != nil {
+				t.Error(err)
+			}
+			sent[id] = request
+			continue
+		}
 		if err != nil {
 			t.Errorf("%s: %v", request, err)
 			continue
@@ -122,7 +133,7 @@ func TestRowsSayWhatWasAskedAndDecided(t *testing.T) {
 			return
 		}
 	}
-	for _, kind := range []string{"predicted, complete", "predicted, incomplete", "fallback, live", "fallback, down"} {
+	for _, kind := range []string{"predicted, complete", "predicted, incomplete", "fallback, live", "fallback, down", "shed", "held by the canary"} {
 		if by[kind] < 20 {
 			t.Errorf("only %d decisions were of the kind %q: %v", by[kind], kind, by)
 		}
@@ -132,6 +143,10 @@ func TestRowsSayWhatWasAskedAndDecided(t *testing.T) {
 // kind is what of a decision the test must have seen.
 func kind(d *feature.Decision) string {
 	switch {
+	case d.Chosen == "":
+		return "shed"
+	case strings.HasPrefix(d.Reason, "not in the canary"):
+		return "held by the canary"
 	case d.Policy != policy.Predicted:
 		return "fallback, " + d.State
 	case d.Complete:
@@ -145,7 +160,8 @@ func rowsOf(t *testing.T, seed uint64, by map[string]int) {
 	drawn := rand.New(rand.NewPCG(seed, 0))
 	endpoints := []int{1, 2, 5, 20, 40}[drawn.IntN(5)]
 	w := newWorld(t, endpoints, func(c *route.Config) {
-		c.Mode = []string{route.ModeLive, route.ModeShadow}[drawn.IntN(2)]
+		c.Mode = []string{route.ModeLive, route.ModeShadow, route.ModeCanary}[drawn.IntN(3)]
+		c.Canary = 0.5
 		c.Settings.Exploration = []float64{0, 0.01, 0.5}[drawn.IntN(3)]
 		c.CompleteUpTo, c.CompleteShare = 32, 0.5
 		c.Limits.ReturnHold = 100 * time.Millisecond
@@ -216,8 +232,8 @@ func checkVectors(t testing.TB, d feature.Decision, asked []feature.Vector) {
 	if len(stored) != len(asked) && d.Complete {
 		t.Errorf("%d vectors stored, %d asked with", len(stored), len(asked))
 	}
-	if math.IsNaN(float64(d.ChosenVector[0])) {
-		t.Errorf("the decision has no chosen vector")
+	if math.IsNaN(float64(d.ChosenVector[0])) != (d.Chosen == "") {
+		t.Errorf("the decision has no chosen vector, or has one and was shed")
 	}
 }
 
@@ -239,10 +255,13 @@ func checkReplay(t testing.TB, d feature.Decision) {
 		t.Errorf("decide again: %v", err)
 		return
 	}
-	if again.Policy != d.Policy || in.Candidates[again.Index].Endpoint != d.Chosen || again.Explored != d.Explored {
-		t.Errorf("decided %s by %s, and again %s by %s", d.Chosen, d.Policy, in.Candidates[again.Index].Endpoint, again.Policy)
+	if err := policy.Same(&d, in, &again); err != nil || again.Policy != d.Policy || again.Explored != d.Explored {
+		t.Errorf("decided %q by %s, and again by %s: %v", d.Chosen, d.Policy, again.Policy, err)
 	}
-	sum := 0.0
+	if again.Shed && d.Propensity != again.ShedProbability {
+		t.Errorf("shed with probability %v, and again with %v", d.Propensity, again.ShedProbability)
+	}
+	sum := again.ShedProbability
 	for i, c := range d.Candidates {
 		if math.Float64bits(again.Probabilities[i]) != math.Float64bits(c.Probability) || !sameNumber(again.Costs[i], c.Cost) {
 			t.Errorf("%s: probability %v and cost %v stored, again %v and %v", c.Endpoint, c.Probability, c.Cost, again.Probabilities[i], again.Costs[i])

@@ -3,7 +3,6 @@ package route
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -25,14 +24,6 @@ var (
 	// ErrUnknownLLM means that no endpoint serves the LLM asked for.
 	ErrUnknownLLM = errors.New("no endpoint serves this model")
 )
-
-// Shed is the error of a request turned away on purpose.
-type Shed struct{ RetryAfter time.Duration }
-
-// Error says when to come back.
-func (s *Shed) Error() string {
-	return fmt.Sprintf("the fleet is saturated; retry after %s", s.RetryAfter.Round(time.Second))
-}
 
 // Pool is where endpoints come from.
 type Pool interface {
@@ -124,6 +115,10 @@ func (r *Router) tick(now time.Time) {
 	for _, l := range r.sorted() {
 		l.bytes.settle()
 		r.note(l, nil)(l.machine.Tick(now))
+		r.account(l, now)
+	}
+	if r.others != nil {
+		r.account(r.others, now)
 	}
 	for _, e := range r.present {
 		r.resize(e)
@@ -143,6 +138,23 @@ func (r *Router) OldestOpen() (decidedAt time.Time, ok bool) {
 	return decidedAt, ok
 }
 
+// account counts the time that an LLM was in its present state.
+func (r *Router) account(l *llm, now time.Time) {
+	state, _, _ := l.machine.State()
+	r.spent(l, state, now)
+}
+
+func (r *Router) spent(l *llm, state correction.State, now time.Time) {
+	passed := now.Sub(l.accounted)
+	if passed <= 0 {
+		return
+	}
+	l.accounted = now
+	if l == r.others || l == r.llms[l.name] { // else its labels went with its place
+		r.metrics.stateSeconds.WithLabelValues(l.name, string(state)).Add(passed.Seconds())
+	}
+}
+
 // note makes a state change visible: log line, metric and history. detail, if
 // there is any, is for the log alone.
 func (r *Router) note(l *llm, detail error) func(correction.Change, bool) {
@@ -153,6 +165,7 @@ func (r *Router) note(l *llm, detail error) func(correction.Change, bool) {
 		if l == r.others || l == r.llms[l.name] { // else its labels went with its place
 			r.metrics.state(l.name, c.To)
 		}
+		r.spent(l, c.From, c.At)
 		r.metrics.changes.WithLabelValues(string(c.From), string(c.To)).Inc()
 		line := []any{"llm", l.name, "from", c.From, "to", c.To, "reason", c.Reason}
 		if detail != nil {

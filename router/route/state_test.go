@@ -90,7 +90,7 @@ func TestBrokenPredictorFallsBackInThatVeryDecision(t *testing.T) {
 		w.mustBe(t, "live")
 		w.fleet.scrape()
 		decidedBy(t, one(t, w), policy.Predicted, "live")
-		if n := w.count(t, "spillway_router_fallbacks_total", "down"); n != 21 {
+		if n := w.count(t, "spillway_router_fallbacks_total", "state", "down"); n != 21 {
 			t.Errorf("%v fallbacks counted as down, want 21", n)
 		}
 	})

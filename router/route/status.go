@@ -33,6 +33,7 @@ type LLMStatus struct {
 	Bundle    int64     `json:"bundle"`   // that answered last
 	Decisions uint64    `json:"decisions"`
 	Forecasts uint64    `json:"forecasts"` // decisions that forecasts decided
+	Shed      uint64    `json:"shed"`      // of them, requests turned away
 }
 
 // EndpointStatus is one endpoint as the router sees it.
@@ -110,7 +111,7 @@ func (r *Router) llmStatus(l *llm) LLMStatus {
 	return LLMStatus{
 		LLM: l.name, State: string(state), Reason: reason, Since: since,
 		Policy: r.config.Policy, Fallback: fallback,
-		Bundle: l.bundle, Decisions: l.decisions, Forecasts: l.forecasts,
+		Bundle: l.bundle, Decisions: l.decisions, Forecasts: l.forecasts, Shed: l.shed,
 	}
 }
 

@@ -70,7 +70,9 @@ func (t *Ticket) URL() string { return t.url }
 func (t *Ticket) Policy() string { return t.policy }
 
 // Header is the short form of the decision: "<id>; <reason>".
-func (t *Ticket) Header() string { return t.id.String() + "; " + t.reason }
+func (t *Ticket) Header() string { return header(t.id, t.reason) }
+
+func header(id feature.ID, reason string) string { return id.String() + "; " + reason }
 
 // charge puts the ticket on its endpoint, which is believed to hold its prompt
 // from now on. Called under router.mu.
