@@ -97,9 +97,12 @@ func (c *comparison) run(ctx context.Context, rivals []*rival, s settings, data,
 	return nil
 }
 
-func (c *comparison) print(w io.Writer) {
+func (c *comparison) print(w io.Writer, threads int) {
 	fmt.Fprintf(w, "%-8s %7d rows   ours     %6.2f s, %6.2f CPU s, loss %.5f\n", c.Objective, c.Rows, c.Ours.Wall, c.Ours.CPU, c.Ours.Loss)
 	if x := c.XGBoost; x != nil {
+		if x.Wall*float64(threads) > 1.3*x.CPU || c.Ours.Wall > 1.1*c.Ours.CPU {
+			fmt.Fprintf(w, "%-22s the machine is busy with something else: the times below say little\n", "")
+		}
 		fmt.Fprintf(w, "%-22s XGBoost  %6.2f s, %6.2f CPU s, loss %.5f; ours takes %.2f of its time, %.2f of its CPU\n", "", x.Wall, x.CPU, x.Loss, c.Ours.Wall/x.Wall, c.Ours.CPU/x.CPU)
 	}
 	if x := c.Sklearn; x != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -76,7 +75,14 @@ func TestComparisonTakesTheShortestTurn(t *testing.T) {
 	if c.Ours.Loss <= 0 || c.Ours.Loss > c.XGBoost.Loss || c.Ours.Wall <= 0 {
 		t.Errorf("ours %+v beside answers of 0 with loss %v", c.Ours, c.XGBoost.Loss)
 	}
-	c.print(io.Discard)
+	var table strings.Builder
+	c.XGBoost.Wall, c.Ours.Wall = 11, 0 // of 20 CPU seconds on one thread, so it waited for none
+	c.print(&table, 1)
+	c.XGBoost.Wall = 30
+	c.print(&table, 1)
+	if got := strings.Count(table.String(), "busy"); got != 1 {
+		t.Errorf("called the machine busy %d times of two, want once:\n%s", got, table.String())
+	}
 }
 
 func TestBars(t *testing.T) {

@@ -5,8 +5,9 @@
 //
 //	make bench-gbdt
 //
-// Of several repetitions the shortest counts, because others may use the machine
-// meanwhile.
+// Of several repetitions the shortest counts. Even so the ratio of times means
+// something on a quiet machine only: XGBoost's threads wait busily for each other,
+// and where others take a core from one of them all the rest lose their time.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"syscall"
 
 	"github.com/spillway-llm/spillway/internal/bench"
 )
@@ -30,7 +32,7 @@ func main() {
 	flag.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads of every tool")
 	flag.Float64Var(&s.scale, "scale", 1, "share of the rows, for a quick look: below 1 there are no bars and no file")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Stdout, s, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "gbdt:", err)
@@ -84,7 +86,7 @@ func run(ctx context.Context, w io.Writer, s settings, out string) error {
 		if err := c.run(ctx, rivals, s, data, held); err != nil {
 			return err
 		}
-		c.print(w)
+		c.print(w, s.threads)
 		all = append(all, c)
 	}
 	for _, r := range rivals {
