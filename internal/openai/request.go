@@ -22,6 +22,9 @@ type Request struct {
 	// whether there was one.
 	Priority    int
 	HasPriority bool
+	// Hints is the object under the body's key `spillway`, as it stands: what a
+	// client that can't set headers tells the router. Empty where absent.
+	Hints Span
 	// CacheSalt separates prefix caches: requests of different salts share
 	// nothing.
 	CacheSalt string
@@ -158,6 +161,8 @@ func (s *scanner) member() bool {
 		return s.bool(&r.Stream)
 	case "stream_options":
 		return s.streamOptions()
+	case "spillway":
+		return s.hints()
 	case "n":
 		r.N = 1
 		if at := s.here(); !s.int(&r.N) {
@@ -184,6 +189,21 @@ func (s *scanner) member() bool {
 		return s.limit(&s.maxComplete, true)
 	}
 	return s.prompt()
+}
+
+// hints notes where the object of hints stands.
+func (s *scanner) hints() bool {
+	s.r.Hints = Span{}
+	from := s.here()
+	switch s.space() {
+	case 'n':
+		return s.literal("null")
+	case '{':
+		ok := s.skip()
+		s.r.Hints = Span{Start: from, End: s.i}
+		return ok
+	}
+	return s.fail("must be an object")
 }
 
 // here skips white space and returns the offset of the value that follows.

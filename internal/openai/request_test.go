@@ -34,13 +34,13 @@ func prompt(body string, r openai.Request) []string {
 
 func TestScanReadsWhatRoutingNeeds(t *testing.T) {
 	body := `{"stream": true, "model":"q\u0077en", "n":2, "max_tokens":7, "max_completion_tokens": 1e2,
-		"priority":-3, "cache_salt":"s", "stream_options":{"include_usage":true, "x":[1]}, "messages":[]}`
+		"priority":-3, "cache_salt":"s", "stream_options":{"include_usage":true, "x":[1]}, "spillway": {"priority": -1 }, "messages":[]}`
 	r, err := openai.Scan([]byte(body), chat)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := scanned([]byte(body), r)
-	want := facts{Model: "qwen", Salt: "s", Stream: true, IncludeUsage: true, MaxTokens: 100, N: 2, Priority: -3, HasPriority: true}
+	want := facts{Model: "qwen", Salt: "s", Stream: true, IncludeUsage: true, MaxTokens: 100, N: 2, Priority: -3, HasPriority: true, Hints: `{"priority": -1 }`}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -119,6 +119,7 @@ func TestScanNamesTheFault(t *testing.T) {
 		{`{"model":"m","messages":"hi"}`, "in `messages`: must be an array of messages"},
 		{`{"model":"m","messages":[{"role":"user"]}`, "byte 39, in `messages`: expected , or }"},
 		{`{"model":"m"} x`, "byte 14: unexpected bytes"},
+		{`{"model":"m","spillway":"soon"}`, "in `spillway`: must be an object"},
 		{`{"model":"m","stream_options":1}`, "in `stream_options`: must be an object"},
 		{`{"model":"m","x":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, "in `x`: nested too deeply"},
 	} {
@@ -160,7 +161,7 @@ func bodies() *rapid.Generator[string] {
 	key := rapid.SampledFrom([]string{
 		"model", "messages", "prompt", "input", "stream", "stream_options", "include_usage", "n", "max_tokens",
 		"max_completion_tokens", "max_output_tokens", "priority", "cache_salt", "tools", "system", "instructions", "role",
-		"content", "text", "image_url", "image", "file", "name", "tool_calls", "reasoning", "refusal", "output", `m\u006fdel`, "x",
+		"content", "text", "spillway", "image_url", "image", "file", "name", "tool_calls", "reasoning", "refusal", "output", `m\u006fdel`, "x",
 	})
 	scalar := rapid.SampledFrom([]string{
 		"null", "true", "false", "0", "1", "-2", "3.0", "1e2", "2.5", "12345678901234567890", `""`, `"a"`, `"\n\u00e9\ud83d\ude00\ud800 \"q\""`,

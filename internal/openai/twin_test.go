@@ -21,6 +21,7 @@ type facts struct {
 	Images, TokenIDs     int
 	Texts                []string // decoded roles and texts, sorted
 	Tools                string   // raw
+	Hints                string   // raw
 }
 
 var errTwin = errors.New("the twin refuses")
@@ -93,6 +94,7 @@ func read(body []byte, api openai.API) (facts, error) {
 			bad = true
 		}
 	}
+	f.Hints = string(top["spillway"])
 	whole("n", &f.N)
 	f.HasPriority = whole("priority", &f.Priority)
 	if api == openai.Responses {
@@ -160,6 +162,8 @@ func wellTyped(body []byte, api openai.API) bool {
 		case key == "max_output_tokens" && api == openai.Responses,
 			(key == "max_tokens" || key == "max_completion_tokens") && api != openai.Responses:
 			number(raw, math.Inf(-1))
+		case key == "spillway":
+			as(raw, new(map[string]any))
 		case key == "stream_options":
 			as(raw, new(map[string]any))
 			if ok {
@@ -297,7 +301,7 @@ func scanned(body []byte, r openai.Request) facts {
 	f := facts{
 		Model: r.Model, Salt: r.CacheSalt, Stream: r.Stream, IncludeUsage: r.IncludeUsage,
 		MaxTokens: r.MaxTokens, N: r.N, Priority: r.Priority, HasPriority: r.HasPriority,
-		Images: r.Images, TokenIDs: r.TokenIDs,
+		Images: r.Images, TokenIDs: r.TokenIDs, Hints: string(body[r.Hints.Start:r.Hints.End]),
 	}
 	for _, s := range r.Prompt {
 		raw := string(body[s.Start:s.End])

@@ -3,9 +3,7 @@ package front
 import (
 	"bytes"
 	"iter"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -32,9 +30,11 @@ type Request struct {
 func (r *Request) Read(q *route.Query, scanned *openai.Request) error {
 	unset := feature.Seconds(feature.Unknown)
 	*q = route.Query{MaxOutputTokens: -1, SLOTTFT: unset, SLOTPOT: unset}
-	if err := readHeaders(q, r.Header); err != nil {
+	var asked hints
+	if err := asked.readHeaders(r.Header); err != nil {
 		return err
 	}
+	asked.tell(q)
 	if r.Method != http.MethodPost || r.Hidden {
 		*scanned = openai.Request{MaxTokens: -1, N: 1}
 		return nil
@@ -47,6 +47,10 @@ func (r *Request) Read(q *route.Query, scanned *openai.Request) error {
 	if err := scanned.Scan(r.Body, r.Path); err != nil {
 		return BadRequest("bad_request", "%s", err.Error())
 	}
+	if err := asked.readBody(r.Body[scanned.Hints.Start:scanned.Hints.End]); err != nil {
+		return err
+	}
+	asked.tell(q)
 	fill(q, scanned, r.Body)
 	return nil
 }
@@ -54,7 +58,7 @@ func (r *Request) Read(q *route.Query, scanned *openai.Request) error {
 // fill tells route what a body says.
 //
 // The body's own `priority` is left to the engine: there lower means sooner,
-// here it means expendable.
+// here it means expendable. Ours is in `spillway`; see hints.
 func fill(q *route.Query, scanned *openai.Request, body []byte) {
 	q.LLM = scanned.Model
 	q.Prompt = pieces(body, scanned.Prompt)
@@ -113,58 +117,4 @@ func yieldIDs(array []byte, yield func(route.Piece) bool) bool {
 		}
 	}
 	return true
-}
-
-// readHeaders reads the objectives and the priority that a client set.
-func readHeaders(q *route.Query, h http.Header) error {
-	for _, slo := range []struct {
-		name string
-		into *feature.Seconds
-	}{{HeaderSLOTTFT, &q.SLOTTFT}, {HeaderSLOTPOT, &q.SLOTPOT}} {
-		text, err := one(h, slo.name)
-		if err != nil {
-			return err
-		}
-		if text == "" {
-			continue
-		}
-		ms, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(ms > 0) || math.IsInf(ms, 0) {
-			return BadRequest("bad_header", "header %s: %q is not a positive number of milliseconds", strings.ToLower(slo.name), Clip(text))
-		}
-		*slo.into = feature.Seconds(ms / 1000)
-	}
-	text, err := one(h, HeaderPriority)
-	if err != nil || text == "" {
-		return err
-	}
-	priority, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		return BadRequest("bad_header", "header %s: %q is not a whole number", strings.ToLower(HeaderPriority), Clip(text))
-	}
-	q.Priority = int(priority)
-	return nil
-}
-
-// one returns the value of a header that may be given once, "" when it is not.
-func one(h http.Header, name string) (string, error) {
-	values := h.Values(name)
-	switch len(values) {
-	case 0:
-		return "", nil
-	case 1:
-		if text := strings.TrimSpace(values[0]); text != "" {
-			return text, nil
-		}
-		return "", BadRequest("bad_header", "header %s is empty: give a value or leave it out", strings.ToLower(name))
-	}
-	return "", BadRequest("bad_header", "header %s is given %d times: give it once", strings.ToLower(name), len(values))
-}
-
-// Clip shortens what is quoted back to a client.
-func Clip(s string) string {
-	if len(s) > 32 {
-		return s[:32] + "..."
-	}
-	return s
 }

@@ -1,0 +1,142 @@
+package front
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/route"
+)
+
+// hints are the objectives and the priority that a client asked for, by headers
+// or in the object `spillway` of its body. What it did not say is nil, and never
+// 0. Headers go before the body, one by one: what stands between client and
+// router may overrule the client.
+type hints struct {
+	TTFT     *float64 `json:"slo_ttft_ms"`
+	TPOT     *float64 `json:"slo_tpot_ms"`
+	Priority *int32   `json:"priority"`
+}
+
+// longestHints is the most bytes that the hints of a body may have.
+const longestHints = 1024
+
+// tell writes into q what is known.
+func (h *hints) tell(q *route.Query) {
+	if h.TTFT != nil {
+		q.SLOTTFT = feature.Seconds(*h.TTFT / 1000)
+	}
+	if h.TPOT != nil {
+		q.SLOTPOT = feature.Seconds(*h.TPOT / 1000)
+	}
+	if h.Priority != nil {
+		q.Priority = int(*h.Priority)
+	}
+}
+
+func (h *hints) readHeaders(header http.Header) error {
+	for _, slo := range []struct {
+		name string
+		into **float64
+	}{{HeaderSLOTTFT, &h.TTFT}, {HeaderSLOTPOT, &h.TPOT}} {
+		text, err := one(header, slo.name)
+		if err != nil {
+			return err
+		}
+		if text == "" {
+			continue
+		}
+		ms, err := strconv.ParseFloat(text, 64)
+		if err != nil || !objective(ms) {
+			return BadRequest("bad_header", "header %s: %q is not a positive number of milliseconds", strings.ToLower(slo.name), Clip(text))
+		}
+		*slo.into = &ms
+	}
+	text, err := one(header, HeaderPriority)
+	if err != nil || text == "" {
+		return err
+	}
+	priority, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return BadRequest("bad_header", "header %s: %q is not a whole number", strings.ToLower(HeaderPriority), Clip(text))
+	}
+	whole := int32(priority)
+	h.Priority = &whole
+	return nil
+}
+
+// readBody takes from the hints of a body, as they stand there, what no header
+// said. A key that is not known is a mistake: an objective that nobody reads
+// would be missed in silence.
+func (h *hints) readBody(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if len(text) > longestHints {
+		return BadRequest("bad_request", "request body, in `spillway`: has %d bytes, want at most %d", len(text), longestHints)
+	}
+	var body hints
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&body); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			want := "a positive number of milliseconds"
+			if wrong.Field == "priority" {
+				want = "a whole number"
+			}
+			return BadRequest("bad_request", "request body, in `spillway`: `%s` must be %s", wrong.Field, want)
+		}
+		return BadRequest("bad_request", "request body, in `spillway`: %s; known are slo_ttft_ms, slo_tpot_ms and priority", Clip(strings.TrimPrefix(err.Error(), "json: ")))
+	}
+	for _, slo := range []struct {
+		name string
+		ms   *float64
+		into **float64
+	}{{"slo_ttft_ms", body.TTFT, &h.TTFT}, {"slo_tpot_ms", body.TPOT, &h.TPOT}} {
+		if slo.ms == nil {
+			continue
+		}
+		if !objective(*slo.ms) {
+			return BadRequest("bad_request", "request body, in `spillway`: `%s` must be a positive number of milliseconds", slo.name)
+		}
+		if *slo.into == nil {
+			*slo.into = slo.ms
+		}
+	}
+	if h.Priority == nil {
+		h.Priority = body.Priority
+	}
+	return nil
+}
+
+// objective reports whether ms is one, also in seconds.
+func objective(ms float64) bool { return ms/1000 > 0 && !math.IsInf(ms, 0) }
+
+// one returns the value of a header that may be given once, "" when it is not.
+func one(h http.Header, name string) (string, error) {
+	values := h.Values(name)
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		if text := strings.TrimSpace(values[0]); text != "" {
+			return text, nil
+		}
+		return "", BadRequest("bad_header", "header %s is empty: give a value or leave it out", strings.ToLower(name))
+	}
+	return "", BadRequest("bad_header", "header %s is given %d times: give it once", strings.ToLower(name), len(values))
+}
+
+// Clip shortens what is quoted back to a client.
+func Clip(s string) string {
+	if len(s) > 32 {
+		return s[:32] + "..."
+	}
+	return s
+}
