@@ -39,6 +39,7 @@ type twinEntry struct {
 	decoding bool
 	streamed float64
 	settled  bool
+	client   int // whose request it is; the ledger does not know
 }
 
 func newTwin() *twin { return &twin{lives: map[twinLife]*twinBooks{}} }
@@ -107,17 +108,34 @@ func (w *twin) forget(endpoint string, incarnation uint64) {
 	}
 }
 
+// moveDue moves the entries of a life whose time has come.
+func (w *twin) moveDue(b *twinBooks, now time.Time) {
+	for _, e := range b.entries {
+		if !e.MoveAt.IsZero() && !now.Before(e.MoveAt) {
+			w.first(e, e.MoveAt)
+		}
+	}
+}
+
+// tidy drops the dispatches that a scrape has seen and that count for nothing in
+// a rate, which forgets by half every 21 s.
+func (w *twin) tidy(now, scrapedAt time.Time) {
+	for _, b := range w.lives {
+		old := 0
+		for old < len(b.sent) && !b.sent[old].at.After(scrapedAt) && now.Sub(b.sent[old].at) > 15*time.Minute {
+			old++
+		}
+		b.sent = b.sent[old:]
+	}
+}
+
 func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Time) feature.Ledger {
 	var s feature.Ledger
 	b := w.lives[twinLife{endpoint, incarnation}]
 	if b == nil {
 		return s
 	}
-	for _, e := range b.entries {
-		if !e.MoveAt.IsZero() && !now.Before(e.MoveAt) {
-			w.first(e, e.MoveAt)
-		}
-	}
+	w.moveDue(b, now)
 	for _, d := range b.sent {
 		if d.at.After(scrapedAt) {
 			s.SinceScrape++
