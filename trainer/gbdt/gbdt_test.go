@@ -179,13 +179,13 @@ func TestMissingAgainstKnownIsASplit(t *testing.T) {
 }
 
 func TestSameBytesOnAnyNumberOfThreads(t *testing.T) {
-	d, _ := synthetic(20_000, 4) // enough to share out the rows of a split
+	d, _ := synthetic(10_000, 4) // enough to share out the rows of a split
 	for i := range d.Y {
 		d.Weights = append(d.Weights, 1+float64(i)/4000)
 	}
-	later, _ := synthetic(10_000, 5)
+	later, _ := synthetic(9000, 5)
 	for name, o := range map[string]gbdt.Options{"squared": gbdt.Defaults(), "quantile": quantile(0.9)} {
-		o.Trees, o.RowFraction, o.FeatureFraction, o.Seed = 15, 0.8, 0.75, 7
+		o.Trees, o.RowFraction, o.FeatureFraction, o.Seed = 6, 0.8, 0.75, 7
 		o.MonotoneSigns = []int8{1, 0, 0, -1}
 		o.Validation, o.EarlyStoppingRounds = &later, 10
 		var first []byte
