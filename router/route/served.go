@@ -19,6 +19,7 @@ func (t *Ticket) Address() string {
 // the one that was chosen not be reached: those that Retry would take. Nothing
 // is charged to them.
 func (t *Ticket) Fallbacks(n int) []string {
+	n = min(n, len(t.others))
 	if n <= 0 {
 		return nil
 	}
@@ -26,47 +27,75 @@ func (t *Ticket) Fallbacks(n int) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
+	if best, sure := t.fallbacks(cheapest(t.others, n+spareFallbacks), n, now); sure {
+		return best
+	}
+	best, _ := t.fallbacks(t.others, n, now)
+	return best
+}
+
+// spareFallbacks is how many more are looked at than are wanted: the endpoint
+// that was chosen may be among the cheapest, and others may have left.
+const spareFallbacks = 4
+
+// cheapest is the k options that cost least; what was not scored is last.
+func cheapest(options []option, k int) []option {
+	best := make([]option, 0, k+1)
+	for i := range options {
+		cost := unscoredLast(options[i].cost)
+		if len(best) == k && cost >= unscoredLast(best[k-1].cost) {
+			continue
+		}
+		at := len(best)
+		for at > 0 && cost < unscoredLast(best[at-1].cost) {
+			at--
+		}
+		best = slices.Insert(best, at, options[i])
+		best = best[:min(k, len(best))]
+	}
+	return best
+}
+
+// fallbacks lists the best n of some options, and reports whether they are the
+// best of all, if these options are the cheapest: enough, all of good standing,
+// and no two that cost the same. Called under router.mu.
+func (t *Ticket) fallbacks(options []option, n int, now time.Time) (addresses []string, sure bool) {
 	type choice struct {
 		address string
 		rank    rank
 	}
-	var best []choice // in order, n at most
-	for i := range t.others {
-		o := &t.others[i]
+	r := t.router
+	best := make([]choice, 0, len(options))
+	for i := range options {
+		o := &options[i]
 		e := r.endpoints[o.endpoint]
 		if e == nil || e == t.endpoint || e.address == t.endpoint.address || !serves(e.state, t.query.LLM) {
 			continue
 		}
-		c := choice{e.address, rank{standing: r.standing(e.state, now), cost: o.cost}}
-		if c.rank.standing == policy.Barred || len(best) == n && c.rank.after(best[n-1].rank) {
+		standing := r.standing(e.state, now)
+		if standing == policy.Barred {
 			continue
 		}
-		c.rank.requests = r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt).Requests
-		at, _ := slices.BinarySearchFunc(best, c, func(a, b choice) int {
-			if a.rank.before(b.rank) {
-				return -1
-			}
+		requests := r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt).Requests
+		best = append(best, choice{e.address, rank{standing, o.cost, requests}})
+	}
+	slices.SortStableFunc(best, func(a, b choice) int {
+		switch {
+		case a.rank.before(b.rank):
+			return -1
+		case b.rank.before(a.rank):
 			return 1
-		})
-		if len(best) == n {
-			if at == n {
-				continue
-			}
-			best = best[:n-1]
 		}
-		best = slices.Insert(best, at, c)
+		return 0
+	})
+	sure = len(best) > n
+	for i := range min(n+1, len(best)) {
+		sure = sure && best[i].rank.standing == policy.Good && (i == 0 || best[i-1].rank.cost < best[i].rank.cost)
 	}
-	addresses := make([]string, len(best))
-	for i := range best {
-		addresses[i] = best[i].address
+	for _, c := range best[:min(n, len(best))] {
+		addresses = append(addresses, c.address)
 	}
-	return addresses
-}
-
-// after reports whether a comes after b whatever is in flight.
-func (a rank) after(b rank) bool {
-	a.requests, b.requests = 0, 0
-	return b.before(a)
+	return addresses, sure
 }
 
 // Served says which endpoint really serves, where that is not for the router
