@@ -26,6 +26,7 @@ type Config struct {
 	MinHeldOut   int           // fewest rows with a TTFT, and with a TPOT where they have one, that may judge
 	MinNewRows   int           // fewest rows since the last judgement that make another worth while
 	QuietMost    time.Duration // after its last judgement, how long a bundle may be extended for want of new rows
+	MaxAge       time.Duration // how long a bundle may be used after it was validated; 0: 3 refit intervals
 
 	MostBytes    int           // of an encoded bundle
 	MostForecast time.Duration // that 16 candidates may take to forecast
@@ -67,6 +68,10 @@ func (c *Config) Check() error {
 	if _, err := c.schedule(); err != nil {
 		return err
 	}
+	interval, err := c.Interval(time.Now())
+	if err != nil {
+		return err
+	}
 	most := c.HeldOutShare * float64(c.WindowRows)
 	for _, x := range []struct {
 		key string
@@ -80,6 +85,7 @@ func (c *Config) Check() error {
 		{fmt.Sprintf("min_held_out: can't be reached, held_out_share of window_rows is %.0f", most), float64(c.MinHeldOut) <= most},
 		{"min_new_rows: must not be negative", c.MinNewRows >= 0},
 		{"quiet_most: must not be negative", c.QuietMost >= 0},
+		{fmt.Sprintf("max_age: must be at least 2 refit intervals, here %s, so that one refit may fail; or 0 for 3 of them", 2*interval), c.MaxAge == 0 || c.MaxAge >= 2*interval},
 		{"most_bytes: must be at least 1", c.MostBytes >= 1},
 		{"most_forecast: must be positive", c.MostForecast > 0},
 		{"drift_poll: must not be negative", c.DriftPoll >= 0},
@@ -126,8 +132,17 @@ func (c *Config) Interval(now time.Time) (time.Duration, error) {
 }
 
 // maxAgeIntervals is how many refit intervals a bundle may be used after it
-// was validated.
+// was validated, unless MaxAge says how long.
 const maxAgeIntervals = 3
+
+// maxAge is how long a bundle may be used after it was validated, with so long
+// between two refits.
+func (c *Config) maxAge(interval time.Duration) time.Duration {
+	if c.MaxAge > 0 {
+		return c.MaxAge
+	}
+	return maxAgeIntervals * interval
+}
 
 // coefficients are those of every class, for the bundle.
 func (c *Config) coefficients(classes []string) map[string]physics.Coefficients {

@@ -41,7 +41,7 @@ func (t *Trainer) Ready() error {
 	if err != nil {
 		return err
 	}
-	if since := time.Since(well); since > maxAgeIntervals*interval {
+	if since := time.Since(well); since > t.config.maxAge(interval) {
 		return fmt.Errorf("no refit has ended without an error for %s, the schedule wants one every %s", since.Round(time.Second), interval.Round(time.Second))
 	}
 	return nil

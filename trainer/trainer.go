@@ -334,7 +334,7 @@ func (t *Trainer) publish(ctx context.Context, c *cycle, written []byte) (served
 	}
 	c.result.Version, served, err = c.lease.Publish(ctx, Published{
 		LLM: c.result.LLM, Bytes: written, Metadata: metadata, Verdict: verdict,
-		Accepted: c.result.Verdict.Accepted, MaxAge: maxAgeIntervals * interval,
+		Accepted: c.result.Verdict.Accepted, MaxAge: t.config.maxAge(interval),
 	})
 	return served, err
 }

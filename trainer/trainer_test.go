@@ -28,6 +28,23 @@ func TestAGoodWindowIsServed(t *testing.T) {
 	})
 }
 
+func TestABundleMayBeUsedAsLongAsIsConfigured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{Store: &featurestoretest.Memory{}}
+		newWorld(t, 1).add(900, time.Now(), 2*time.Second).write(t, s)
+		c := small(t)
+		c.MaxAge = 25 * time.Minute
+		want(t, once(t, c, s), trainer.Accepted)
+		if p := pointer(t, s); p.MaxAge != c.MaxAge {
+			t.Errorf("the bundle is fresh for %v, want %v", p.MaxAge, c.MaxAge)
+		}
+		c.MaxAge = 19 * time.Minute
+		if err := c.Check(); err == nil {
+			t.Error("a bundle may grow older than its refit comes")
+		}
+	})
+}
+
 // TestTheFullCycleOnPostgres is the same as in memory, on the real store.
 func TestTheFullCycleOnPostgres(t *testing.T) {
 	s := &store{Store: featurestoretest.New(t)}

@@ -61,6 +61,7 @@ type RouterConfig struct {
 	Admin         string          `yaml:"admin"`  // metrics, health, pprof, status page
 	ExtProc       ExtProcConfig   `yaml:",inline"`
 	Mode          string          `yaml:"mode"`
+	Canary        float64         `yaml:"canary"` // in mode canary: share of the requests that forecasts decide
 	Policy        string          `yaml:"policy"`
 	Fallback      string          `yaml:"fallback"`
 	Settings      policy.Settings `yaml:"settings"`
@@ -129,6 +130,7 @@ type TrainerConfig struct {
 	MinHeldOut   int           `yaml:"min_held_out"`
 	MinNewRows   int           `yaml:"min_new_rows"`
 	QuietMost    time.Duration `yaml:"quiet_most"`
+	MaxAge       time.Duration `yaml:"max_age"`       // of a bundle; 0 is 3 refit intervals
 	DriftPoll    time.Duration `yaml:"drift_poll"`    // 0 watches nothing between refits
 	MostBytes    int           `yaml:"most_bytes"`    // of a bundle
 	MostForecast time.Duration `yaml:"most_forecast"` // that 16 candidates may take
@@ -161,7 +163,7 @@ func defaultConfig() Config {
 		Router: RouterConfig{
 			Name: host, Listen: "127.0.0.1:8080", Admin: "127.0.0.1:8081",
 			ExtProc: ExtProcConfig{TLS: x.TLS.Mode, Destinations: x.Destinations, Response: x.Response, MaxStreams: x.MaxStreams},
-			Mode:    r.Mode, Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
+			Mode:    r.Mode, Canary: r.Canary, Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
 			Forecast: ForecastConfig{
 				Address: "unix:///tmp/spillway-predictor.sock", Deadline: r.ForecastDeadline, Candidates: r.ForecastCandidates,
 				ProbeInterval: r.ProbeInterval, ReturnHold: r.Limits.ReturnHold,
@@ -175,7 +177,7 @@ func defaultConfig() Config {
 		Predictor: PredictorConfig{Listen: "unix:///tmp/spillway-predictor.sock", Admin: "127.0.0.1:8082", PollInterval: 5 * time.Second, Evaluator: "flat", MaxWaiting: predictor.DefaultMaxWaiting},
 		Trainer: TrainerConfig{
 			Schedule: t.Schedule, Admin: "127.0.0.1:8083", Window: t.Window, WindowRows: t.WindowRows, HalfLife: t.HalfLife,
-			HeldOutShare: t.HeldOutShare, MinHeldOut: t.MinHeldOut, MinNewRows: t.MinNewRows, QuietMost: t.QuietMost,
+			HeldOutShare: t.HeldOutShare, MinHeldOut: t.MinHeldOut, MinNewRows: t.MinNewRows, QuietMost: t.QuietMost, MaxAge: t.MaxAge,
 			DriftPoll: t.DriftPoll, MostBytes: t.MostBytes, MostForecast: t.MostForecast,
 			Trees: t.Fit.Trees, Leaves: t.Fit.Leaves, LearningRate: t.Fit.LearningRate, Threads: t.Fit.Threads, Seed: t.Seed,
 		},
@@ -242,9 +244,15 @@ func (c *Config) check() error {
 		{"router.scrape.interval: must be positive", c.Router.Scrape.Interval > 0},
 		{"router.scrape.timeout: must be positive", c.Router.Scrape.Timeout > 0},
 		{"router.scrape.max_age: must be at least 2 scrape intervals, or every endpoint is dated", c.Router.Scrape.MaxAge >= 2*c.Router.Scrape.Interval},
+		{"router.scrape.timeout: must be shorter than router.scrape.max_age, or numbers are too old when they come", c.Router.Scrape.Timeout < c.Router.Scrape.MaxAge},
+		{"router.forecast.deadline: must be shorter than router.first_byte_timeout: requests wait for it", c.Router.Forecast.Deadline < c.Router.FirstByte},
+		{"router.forecast.probe_interval: must be at least router.forecast.deadline, or probes overtake each other", c.Router.Forecast.ProbeInterval >= c.Router.Forecast.Deadline},
+		{"router.forecast.return_hold: must be at least 2 of router.forecast.probe_interval, or one good probe ends the fallback", c.Router.Forecast.ReturnHold >= 2*c.Router.Forecast.ProbeInterval},
 		{"predictor.poll_interval: must be positive", c.Predictor.PollInterval > 0},
+		{"predictor.poll_interval: must be at most one refit interval (trainer.schedule), or bundles are stale before they are fetched", c.Predictor.PollInterval <= interval},
 		{"predictor.max_waiting: must be at least 1", c.Predictor.MaxWaiting >= 1},
 		{`predictor.evaluator: want "flat" or "leaves"`, c.Predictor.Evaluator == "leaves" || c.Predictor.Evaluator == "flat"},
+		{"store.retention: must be at least trainer.window, or refits find fewer rows than they ask for", c.Store.Retention >= c.Trainer.Window},
 		{"trainer.schedule: refits must be at least 5 s apart", interval >= 5*time.Second},
 	} {
 		if !x.ok {
@@ -273,6 +281,7 @@ func (c *Config) route() (route.Config, error) {
 	byClass, other, err := c.profiles()
 	r := route.Defaults()
 	r.Name, r.Mode, r.Policy, r.Fallback, r.Settings = c.Router.Name, c.Router.Mode, c.Router.Policy, c.Router.Fallback, c.Router.Settings
+	r.Canary = c.Router.Canary
 	r.ForecastDeadline, r.ForecastCandidates = c.Router.Forecast.Deadline, c.Router.Forecast.Candidates
 	r.ProbeInterval, r.Limits.ReturnHold = c.Router.Forecast.ProbeInterval, c.Router.Forecast.ReturnHold
 	r.ScrapeMaxAge = c.Router.Scrape.MaxAge
@@ -287,6 +296,7 @@ func (c *Config) trainer() (trainer.Config, error) {
 	t := trainer.Defaults()
 	t.Schedule, t.Window, t.WindowRows, t.HalfLife = c.Trainer.Schedule, c.Trainer.Window, c.Trainer.WindowRows, c.Trainer.HalfLife
 	t.HeldOutShare, t.MinHeldOut, t.MinNewRows, t.QuietMost = c.Trainer.HeldOutShare, c.Trainer.MinHeldOut, c.Trainer.MinNewRows, c.Trainer.QuietMost
+	t.MaxAge = c.Trainer.MaxAge
 	t.DriftPoll, t.MostBytes, t.MostForecast = c.Trainer.DriftPoll, c.Trainer.MostBytes, c.Trainer.MostForecast
 	t.Fit.Trees, t.Fit.Leaves, t.Fit.LearningRate, t.Fit.Threads = c.Trainer.Trees, c.Trainer.Leaves, c.Trainer.LearningRate, c.Trainer.Threads
 	t.Seed = c.Trainer.Seed
