@@ -16,7 +16,6 @@ import (
 // worth is what later rows say of a head that was fitted to earlier ones.
 type worth struct {
 	trees   int
-	shifted bool // whether the level of what remains is believed
 	damping float64
 	clip    float64
 	widen   float64 // by how much its quantile came too low
@@ -39,26 +38,19 @@ type trial struct {
 
 // choice is one way to use what a head has learned.
 type choice struct {
-	shifted bool
 	damping float64
 	clip    float64
 }
 
-// loss is what a choice loses on the judges that count, NaN when none do: of a
-// median the mean of |forecast/actual - 1|, which is what people see of it, else
-// the mean pinball loss.
+// loss is the mean pinball loss of a choice on the judges that count; NaN when
+// none do.
 func (t *trial) loss(target bundle.Target, c choice, counts func(i int) bool) float64 {
 	var sum, n float64
 	for i, y := range t.judges.Y {
 		if !counts(i) {
 			continue
 		}
-		forecast := t.forecast(i, c)
-		if q := Quantiles[target]; q == 0.5 {
-			sum += math.Abs(math.Expm1(forecast - y))
-		} else {
-			sum += evaluate.Pinball(q, y, forecast)
-		}
+		sum += evaluate.Pinball(Quantiles[target], y, t.forecast(i, c))
 		n++
 	}
 	return sum / n
@@ -80,18 +72,14 @@ func (t *trial) short(target bundle.Target, c choice) float64 {
 
 // forecast is what a choice says of one of the judges.
 func (t *trial) forecast(i int, c choice) float64 {
-	f := (1 - c.damping) * clip(t.raw[i], max(t.low, -c.clip), min(t.high, c.clip))
-	if c.shifted {
-		f += t.shift
-	}
-	return f
+	return t.shift + (1-c.damping)*clip(t.raw[i], max(t.low, -c.clip), min(t.high, c.clip))
 }
 
 // try fits a head in every fold and finds out how many trees help, what of the
 // head is worth believing, and whether its forest may say more than firstClip.
 func try(ctx context.Context, target bundle.Target, folds []fold, settings *Settings) (worth, error) {
 	median := Quantiles[target] == 0.5
-	w := worth{trees: min(settings.Forest.Trees, fewestTree), shifted: !median, damping: 1, clip: firstClip}
+	w := worth{trees: min(settings.Forest.Trees, fewestTree), damping: 1, clip: firstClip}
 	var trials []trial
 	var trees float64
 	for i := range folds {
@@ -109,17 +97,14 @@ func try(ctx context.Context, target bundle.Target, folds []fold, settings *Sett
 		return w, nil
 	}
 	w.trees = max(w.trees, int(trees)/len(trials))
-	w.clip = widest(target, trials, w.shifted)
-	best := choice{shifted: w.shifted, damping: 1, clip: w.clip}
-	for _, shifted := range []bool{false, true} {
-		for _, damping := range dampings {
-			c := choice{shifted, damping, w.clip}
-			if (shifted || median) && better(target, trials, c, best) {
-				best = c
-			}
+	w.clip = widest(target, trials)
+	best := choice{damping: 1, clip: w.clip}
+	for _, damping := range dampings {
+		if c := (choice{damping, w.clip}); better(target, trials, c, best) {
+			best = c
 		}
 	}
-	w.shifted, w.damping = best.shifted, best.damping
+	w.damping = best.damping
 	for i := range trials {
 		w.losses = append(w.losses, trials[i].loss(target, best, every))
 		if !median {
@@ -204,8 +189,8 @@ func better(target bundle.Target, trials []trial, a, b choice) bool {
 // widest is the clip that the trials have proven: none, where that lowers the
 // loss of judges whose load has grown beyond what was learned, and of all of
 // them; else firstClip.
-func widest(target bundle.Target, trials []trial, shifted bool) float64 {
-	narrow, wide := choice{shifted, 0, firstClip}, choice{shifted, 0, bundle.MaxClip}
+func widest(target bundle.Target, trials []trial) float64 {
+	narrow, wide := choice{0, firstClip}, choice{0, bundle.MaxClip}
 	var grown, n float64
 	for i := range trials {
 		t := &trials[i]
@@ -254,9 +239,6 @@ func head(ctx context.Context, target bundle.Target, all *era, w worth, settings
 		return bundle.Head{}, err
 	}
 	low, high := residuals(rows.Y, shift)
-	if !w.shifted {
-		shift = 0
-	}
 	return bundle.Head{
 		Forest: f.Text(), Low: max(low, -w.clip), High: min(high, w.clip),
 		Shift: clip(shift+w.widen, -bundle.MaxClip, bundle.MaxClip), Damping: w.damping,

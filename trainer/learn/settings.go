@@ -30,7 +30,6 @@ func Defaults() Settings {
 // measured-h200 that lie before the last fifth of their file.
 const (
 	halfShare = 0.35 // of the rows, after which a row weighs half: engines drift with work as well as with time
-	mostStake = 1.0  // log of the most that a row weighs more or less for being far from its prior
 	lightest  = 1e-3 // least weight of a row: old rows fade, they don't vanish
 
 	judgedParts  = 3 // of the rows, in order of time, that judge what was learned of those before

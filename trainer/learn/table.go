@@ -36,20 +36,9 @@ func tableOver(target bundle.Target, all []Sample, weights []float64, fitted *ph
 		all[i].Vector.Wide(wide[:])
 		t.X = append(t.X, wide[:]...)
 		t.Y = append(t.Y, y)
-		t.Weights = append(t.Weights, weights[i]*stake(target, y))
+		t.Weights = append(t.Weights, weights[i])
 	}
 	return t
-}
-
-// stake is what a row at distance y from its prior has at stake. A median is
-// judged by its relative error, |forecast/actual - 1|, whose least mean is the
-// median of rows that weigh one over their actual; other quantiles are judged
-// as they are.
-func stake(target bundle.Target, y float64) float64 {
-	if Quantiles[target] != 0.5 {
-		return 1
-	}
-	return math.Exp(-clip(y, -mostStake, mostStake))
 }
 
 // over is ln(actual/fitted prior) of a target; NaN when s has none.
