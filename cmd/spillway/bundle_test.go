@@ -110,7 +110,7 @@ func TestCorruptBundle(t *testing.T) {
 			return nil
 		})
 		e := explained(t, database, router.served(t).decisionID())
-		if e.State != "live" || e.Policy != "predicted" || e.Bundle != version || !(e.Candidates[0].TTFT > 0) {
+		if e.State != "live" || e.Policy != "predicted" || e.Bundle != version || !(e.Candidates[0].TTFT > 0) || e.Candidates[0].Terms == nil {
 			t.Errorf("want a forecast of bundle %d: %+v", version, e)
 		}
 	}
