@@ -57,25 +57,37 @@ const (
 
 // plain returns how many leading bytes of b are neither a quote, a backslash
 // nor a control character: the part of a JSON string that needs no thought. It
-// looks at eight bytes at a time, because prompts are long.
+// looks at many bytes at a time, because prompts are long.
 func plain(b []byte) int {
 	n := 0
-	for len(b)-n >= 8 {
-		w := binary.LittleEndian.Uint64(b[n:])
-		quote := w ^ (ones * '"')
-		slash := w ^ (ones * '\\')
-		// Each term has the high bit set in the lowest byte that matches (and
-		// perhaps in later ones, which the trailing-zero count ignores).
-		hit := ((quote - ones) & ^quote) | ((slash - ones) & ^slash) | ((w - ones*0x20) & ^w)
-		if hit &= highs; hit != 0 {
+	for ; len(b)-n >= 32; n += 32 {
+		p := b[n : n+32 : n+32]
+		if special(p[0:])|special(p[8:])|special(p[16:])|special(p[24:]) != 0 {
+			break
+		}
+	}
+	for ; len(b)-n >= 8; n += 8 {
+		if hit := special(b[n:]); hit != 0 {
 			return n + bits.TrailingZeros64(hit)/8
 		}
-		n += 8
 	}
 	for n < len(b) && b[n] != '"' && b[n] != '\\' && b[n] >= 0x20 {
 		n++
 	}
 	return n
+}
+
+// special marks, by its high bit, the first of 8 bytes that is a quote, a
+// backslash or a control character, and perhaps later ones too: 0 means none.
+//
+// Each difference has a byte's high bit set where the byte matches, or where it
+// was set before; then it is no match, for all that is looked for is ASCII.
+func special(b []byte) uint64 {
+	w := binary.LittleEndian.Uint64(b)
+	quote := (w ^ ones*'"') - ones
+	slash := (w ^ ones*'\\') - ones
+	control := w - ones*0x20
+	return (quote | slash | control) &^ w & highs
 }
 
 // text reads a string and returns the raw bytes between its quotes, escapes as
