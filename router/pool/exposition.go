@@ -10,13 +10,19 @@ import (
 // metric name wanted knows. Lines it cannot read are passed over: a metric
 // that is not understood is a metric that is missing. Nothing it hands out may
 // be kept.
+//
+// Most of a page are histograms: many lines of one name, which is looked up once.
 func samples(page []byte, wanted func(name []byte) bool, each func(name, labels []byte, value float64)) {
+	var unwanted []byte // the name that was looked up last, where nobody wants it
 	for len(page) > 0 {
 		line := page
 		if end := bytes.IndexByte(page, '\n'); end >= 0 {
 			line, page = page[:end], page[end+1:]
 		} else {
 			page = nil
+		}
+		if n := len(unwanted); n > 0 && len(line) > n && !inName[line[n]] && string(line[:n]) == string(unwanted) {
+			continue
 		}
 		line = bytes.Trim(line, " \t\r")
 		end := 0
@@ -28,6 +34,7 @@ func samples(page []byte, wanted func(name []byte) bool, each func(name, labels 
 		}
 		name, rest := line[:end], bytes.TrimLeft(line[end:], " \t")
 		if !wanted(name) {
+			unwanted = name
 			continue
 		}
 		var labels []byte

@@ -61,6 +61,7 @@ type Pool struct {
 
 	mu       sync.Mutex
 	members  map[string]*member
+	ordered  []*member // the same, by id
 	departed departed
 	lives    uint64 // the incarnation given last
 	began    bool   // the endpoints of the beginning are in
@@ -210,6 +211,8 @@ func (p *Pool) join(e Endpoint) {
 	m.state.Incarnation = m.life.incarnation
 	m.late = p.began
 	p.members[e.ID] = m
+	at, _ := p.place(e.ID)
+	p.ordered = slices.Insert(p.ordered, at, m)
 	if p.began {
 		p.log.Info("endpoint joined", "endpoint", e.ID, "url", e.URL)
 	}
@@ -218,19 +221,27 @@ func (p *Pool) join(e Endpoint) {
 func (p *Pool) leave(m *member) {
 	m.stop()
 	delete(p.members, m.endpoint.ID)
+	if at, ok := p.place(m.endpoint.ID); ok {
+		p.ordered = slices.Delete(p.ordered, at, at+1)
+	}
 	p.departed.put(m.endpoint.ID, m.life)
 	p.log.Info("endpoint left", "endpoint", m.endpoint.ID)
 }
 
-// publish makes a new snapshot of the members. Under p.mu.
+// place is where an endpoint stands among the ordered, or would.
+func (p *Pool) place(id string) (at int, found bool) {
+	return slices.BinarySearchFunc(p.ordered, id, func(m *member, id string) int { return strings.Compare(m.state.ID, id) })
+}
+
+// publish makes a new snapshot of the members. Under p.mu. Every scrape of every
+// endpoint ends here, so it is a copy and nothing else.
 func (p *Pool) publish() {
-	next := &Snapshot{Endpoints: make([]State, 0, len(p.members))}
+	next := &Snapshot{Endpoints: make([]State, len(p.ordered))}
 	if last := p.snapshot.Load(); last != nil {
 		next.Epoch = last.Epoch + 1
 	}
-	for _, m := range p.members {
-		next.Endpoints = append(next.Endpoints, m.state)
+	for i, m := range p.ordered {
+		next.Endpoints[i] = m.state
 	}
-	slices.SortFunc(next.Endpoints, func(a, b State) int { return strings.Compare(a.ID, b.ID) })
 	p.snapshot.Store(next)
 }
