@@ -69,10 +69,10 @@ func (q *queue) wait(ctx context.Context) error {
 	case q.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return errExpired
+		if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return err
 		}
-		return ctx.Err()
+		return errExpired // never nil, whatever ctx says of itself: there is no slot to leave
 	}
 }
 

@@ -175,3 +175,28 @@ func TestQueueOverTheWire(t *testing.T) {
 		t.Errorf("after that: %v", err)
 	}
 }
+
+// timeless is a context that is done and says of itself that it is not, as one
+// may be for a moment when the clock is put back.
+type timeless struct{ context.Context }
+
+func (timeless) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// Whoever leaves the queue without a turn evaluates nothing, and takes nobody
+// else's turn with him.
+func TestQueueWhenTheClockIsPutBack(t *testing.T) {
+	s, _ := small(t, 3)
+	release := occupy(t, s)
+	ask := predictor.InProcess(s)
+	if _, err := ask.Forecast(timeless{t.Context()}, llm, vectorsOf(1, 1), make([]feature.Forecast, 1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("done, and no turn: %v", err)
+	}
+	release()
+	if _, err := ask.Forecast(t.Context(), llm, vectorsOf(1, 1), make([]feature.Forecast, 1)); err != nil {
+		t.Error(err)
+	}
+}
