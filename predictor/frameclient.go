@@ -38,14 +38,17 @@ func (l *frameLink) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := dialFrames(ctx, l.path)
 		if err == nil {
-			wait = relinkMin
+			began := time.Now()
 			c := &frameConn{conn: conn, calls: map[uint32]*frameCall{}, writing: make(chan struct{}, 1)}
 			stop := context.AfterFunc(ctx, func() { conn.Close() })
 			l.set(c, false)
 			c.read()
 			stop()
 			l.set(nil, false)
-			continue
+			if time.Since(began) > relinkMax {
+				wait = relinkMin
+				continue
+			} // else it greets and hangs up
 		}
 		pause := wait
 		if wait = min(2*wait, relinkMax); errors.Is(err, errNoFrames) {
@@ -200,6 +203,8 @@ func (c *frameConn) read() {
 			continue // nobody waits any more
 		}
 		switch {
+		case h.value > uint64(codes.Unauthenticated): // none that gRPC has
+			err = status.Error(codes.Unknown, string(body))
 		case h.value != 0:
 			err = status.Error(codes.Code(h.value), string(body))
 		default:

@@ -95,66 +95,85 @@ func (b begun) Read(p []byte) (int, error) {
 
 // frames is one connection that speaks frames.
 type frames struct {
-	server *Server
-	ctx    context.Context
-	conn   net.Conn
-	in     frameReader   // of the goroutine that leads
-	turn   chan struct{} // taken by one that waits for its turn to lead
-	over   chan struct{} // closed when there is nothing more to read
-	calls  sync.WaitGroup
+	server  *Server
+	ctx     context.Context
+	conn    net.Conn
+	in      frameReader   // of the goroutine that leads
+	working int           // goroutines; likewise
+	turn    chan struct{} // taken by one that waits for its turn to lead
+	over    chan struct{} // closed when there is nothing more to read
+	calls   sync.WaitGroup
 
 	writing sync.Mutex
 	out     []byte
 }
 
-// serveFrames answers until the connection or ctx ends. Calls that were read
-// by then have drainTimeout to be answered.
+const (
+	// mostCalls is how many calls of one connection are open at once, each with
+	// a goroutine. No more are read until one of them is answered.
+	mostCalls = maxStreams
+	// answerWithin is how long a peer whose buffers are full may leave an answer
+	// unread. Then it is no peer any more.
+	answerWithin = time.Second
+)
+
+// serveFrames answers until the connection or ctx ends, and then the calls that
+// were read by then.
 func (s *Server) serveFrames(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() {
-		_ = conn.SetReadDeadline(time.Now())
-		_ = conn.SetWriteDeadline(time.Now().Add(drainTimeout))
-	})
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
 	defer stop()
 	if _, err := io.WriteString(conn, frameHello); err != nil {
 		return
 	}
 	f := &frames{server: s, ctx: context.WithoutCancel(ctx), conn: conn, turn: make(chan struct{}), over: make(chan struct{})}
 	f.in = frameReader{from: conn, most: s.largestMessage()}
-	f.calls.Add(1)
-	f.work()
+	f.hire()
 	f.calls.Wait()
+}
+
+// hire lets one more goroutine work, which leads.
+func (f *frames) hire() {
+	f.working++
+	f.calls.Go(f.work)
 }
 
 // work leads whenever it is this goroutine's turn, until the connection ends.
 func (f *frames) work() {
-	defer f.calls.Done()
-	for f.lead() {
-		select {
-		case <-f.turn:
-		case <-f.over:
+	for {
+		handed, more := f.lead()
+		switch {
+		case !more:
 			return
+		case handed:
+			select {
+			case <-f.turn:
+			case <-f.over:
+				return
+			}
 		}
 	}
 }
 
 // lead reads one call, lets another goroutine read the next, and answers it.
 // So no call waits for the one before, and one that comes alone is not handed
-// over at all. How many are open is bounded by the queue: one more is refused
-// at once. It reports whether there was a call.
-func (f *frames) lead() bool {
+// over at all. It reports whether another goroutine leads now, and whether there
+// was a call.
+func (f *frames) lead() (handed, more bool) {
 	x := f.server.exchange()
 	h, body, err := f.in.read()
 	if err != nil {
 		close(f.over) // nobody else leads
-		return false
+		return false, false
 	}
 	malformed := x.readFrom(body)
+	handed = true
 	select {
 	case f.turn <- struct{}{}:
 	default: // all that there are have a call to answer
-		f.calls.Add(1)
-		go f.work()
+		if handed = f.working < mostCalls; handed {
+			f.hire()
+		}
 	}
 
 	x.patience = patience{Context: f.ctx}
@@ -169,10 +188,11 @@ func (f *frames) lead() bool {
 	x.patience.end()
 	f.reply(x, h.call, err)
 	x.written()
-	return true
+	return handed, true
 }
 
-// reply writes an answer. One that can't be written has lost its reader.
+// reply writes an answer. One that can't be written has lost its reader, and
+// may stand in the stream by half: it ends the connection.
 func (f *frames) reply(x *exchange, call uint32, err error) {
 	f.writing.Lock()
 	defer f.writing.Unlock()
@@ -184,7 +204,10 @@ func (f *frames) reply(x *exchange, call uint32, err error) {
 		f.out = header{uint32(x.size()), call, 0}.appendTo(f.out[:0])
 		f.out = x.appendTo(f.out)
 	}
-	_, _ = f.conn.Write(f.out)
+	_ = f.conn.SetWriteDeadline(time.Now().Add(answerWithin))
+	if _, err := f.conn.Write(f.out); err != nil {
+		f.conn.Close()
+	}
 }
 
 // largestMessage is the most bytes a request may have.
@@ -206,6 +229,9 @@ func (p *patience) Deadline() (time.Time, bool) { return p.until, !p.until.IsZer
 func (p *patience) Err() error {
 	if !p.until.IsZero() && !time.Now().Before(p.until) {
 		return context.DeadlineExceeded
+	}
+	if p.waited != nil && p.waited.Err() != nil {
+		return p.waited.Err() // also where the clock was put back since
 	}
 	return p.Context.Err()
 }
