@@ -23,6 +23,10 @@ type endpoint struct {
 	silent      map[*Ticket]struct{} // those of them without a first token
 	clock       correction.Clock     // what its streams did since the last tick
 
+	// What was found when it was looked at last; see look.
+	seen   sight
+	seenAt time.Time // zero: something has happened since
+
 	// Of the present snapshot.
 	state    *pool.State
 	address  string // of its URL, as Address writes it
@@ -75,6 +79,7 @@ func (r *Router) meet(e *pool.State) *endpoint {
 		known.address = addressOf(e.URL)
 	}
 	known.state, known.profile = e, r.profile(e)
+	known.touch()
 	capacity := float64(known.profile.KVCapacityTokens)
 	if e.KVCapacityTokens > 0 { // often heard only some time after e was met
 		capacity = e.KVCapacityTokens
@@ -128,6 +133,7 @@ func (r *Router) observeSpeed(now time.Time, e *endpoint) {
 	}
 	e.clock.Stalled(now, step+e.fullChunk(), &e.speed)
 	e.clock.Tick(now, step, &e.speed)
+	e.touch()
 }
 
 // fullChunk is the seconds by the step model that prefill adds to a step which

@@ -229,7 +229,8 @@ func checkVectors(t testing.TB, d feature.Decision, asked []feature.Vector) {
 			stored = append(stored, c.Vector)
 		}
 	}
-	if len(stored) != len(asked) && d.Complete {
+	// One that was chosen unasked may look like one that was asked about.
+	if n := len(stored) - len(asked); n != 0 && n != 1 && d.Complete {
 		t.Errorf("%d vectors stored, %d asked with", len(stored), len(asked))
 	}
 	if math.IsNaN(float64(d.ChosenVector[0])) != (d.Chosen == "") {

@@ -82,6 +82,7 @@ func (t *Ticket) charge(now time.Time) {
 	}
 	e := t.endpoint
 	t.handle = t.router.ledger.Charge(e.id, e.incarnation, t.entry, now)
+	e.touch()
 	t.llm.demand.Add(now, float64(t.entry.UncachedTokens))
 	t.router.index.Insert(e.slot, t.chain, now)
 	e.live[t] = struct{}{}
@@ -92,6 +93,7 @@ func (t *Ticket) charge(now time.Time) {
 // settle takes the ticket off its endpoint. Called under router.mu.
 func (t *Ticket) settle() {
 	t.router.ledger.Settle(t.handle)
+	t.endpoint.touch()
 	delete(t.endpoint.live, t)
 	delete(t.endpoint.silent, t)
 }
@@ -113,6 +115,7 @@ func (t *Ticket) FirstToken(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ledger.FirstToken(t.handle, now)
+	t.endpoint.touch()
 	delete(t.endpoint.silent, t)
 	t.endpoint.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
@@ -141,6 +144,7 @@ func (t *Ticket) Progress(tokens, events int, now time.Time) {
 	}
 	t.router.mu.Lock()
 	t.router.ledger.Tokens(t.handle, t.pending, now)
+	t.endpoint.touch()
 	t.router.mu.Unlock()
 	t.pending, t.told = 0, now
 }

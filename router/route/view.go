@@ -138,7 +138,7 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 	blockTokens := float64(prefix.DefaultBlockBytes) * s.llm.bytes.perByte
 	s.input.Candidates = slices.Grow(s.input.Candidates[:0], len(s.known))[:len(s.known)]
 	for i, e := range s.known {
-		c := &s.input.Candidates[i]
+		c, seen := &s.input.Candidates[i], e.look(r, now)
 		*c = policy.Candidate{
 			Endpoint:     e.id,
 			Class:        e.state.Class,
@@ -148,8 +148,8 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 			Coefficients: e.profile.Coefficients,
 			Residual:     feature.NoResidual,
 			HotTokens:    feature.Unknown,
-			SpeedSteps:   e.speed.Steps(now),
-			Load:         e.load(r, now),
+			SpeedSteps:   seen.speedSteps,
+			Load:         seen.load,
 		}
 		if r.forecasting() {
 			c.HotTokens = r.index.Hot(e.slot, now, hotWindow)

@@ -1,0 +1,33 @@
+package route
+
+import (
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// sight is what an endpoint looks like to a decision.
+type sight struct {
+	load       feature.Load
+	speedSteps float64
+}
+
+// sightGood is for how long what was seen of an endpoint is as good as new
+// while nothing happens to it. Every decision looks at all endpoints twice, and
+// few of them change between two looks. Two milliseconds are below what any
+// latency is known to, and far below the age of scraped numbers.
+const sightGood = 2 * time.Millisecond
+
+// look is what is known of e at now, or was since nothing has happened to it
+// and a moment before. Called under router.mu.
+func (e *endpoint) look(r *Router, now time.Time) *sight {
+	if age := now.Sub(e.seenAt); e.seenAt.IsZero() || age < 0 || age >= sightGood {
+		e.seen = sight{e.load(r, now), e.speed.Steps(now)}
+		e.seenAt = now
+	}
+	return &e.seen
+}
+
+// touch says that something has happened to e: a request came, went or got on,
+// its numbers were scraped, its speed was judged.
+func (e *endpoint) touch() { e.seenAt = time.Time{} }
