@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,16 +52,18 @@ model. So it can also judge measurements of others, in the format of measured-h2
 			if j.refit {
 				judge = j.refitted
 			}
-			reports, err := judge(cmd)
-			if err != nil {
-				return err
-			}
-			file, err := create(page)
-			if err == nil {
-				err = fill(file, func(w io.Writer) error { return report.WritePage(w, reports, commandLine()) })
-			}
+			file, err := draftOf(page) // before minutes of judging
 			if err != nil {
 				return fmt.Errorf("--report: %w", err)
+			}
+			reports, err := judge(cmd)
+			if err == nil && file != nil {
+				if err = report.WritePage(file, reports, commandLine()); err != nil {
+					err = fmt.Errorf("--report %s: %w", page, err)
+				}
+			}
+			if err = file.end(err); err != nil {
+				return err
 			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {

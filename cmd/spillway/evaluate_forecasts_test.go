@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"io"
@@ -224,6 +225,18 @@ func TestEvaluateForecastsRefit(t *testing.T) {
 	}
 	if html, err := os.ReadFile(page); err != nil || strings.Count(string(html), "<svg") != 16 {
 		t.Errorf("%v: %d charts", err, strings.Count(string(html), "<svg"))
+	}
+
+	// A page of before outlives a judging that fails.
+	before, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, said, code := run(t, "", "evaluate", "forecasts", "--rows", file, "--report", page); code == 0 {
+		t.Errorf("judged rows without forecasts and said %q", said)
+	}
+	if after, err := os.ReadFile(page); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("a judging that failed left %d of %d bytes of the page, %v", len(after), len(before), err)
 	}
 
 	for _, m := range []mistake{

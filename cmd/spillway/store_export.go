@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ evaluate forecasts --rows" reads such a file.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d decisions written to %s\n", rows, e.out)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d decisions written to %s\n", rows, e.out) // --out may be standard output
 			return nil
 		},
 	}
@@ -76,22 +75,25 @@ func (e *exporting) check() error {
 	return nil
 }
 
-// run writes the file; where that fails none is left.
+// run writes the file; where that fails, what stood there before stays.
 func (e *exporting) run(cmd *cobra.Command) (rows int, err error) {
 	store, err := askStore(cmd)
 	if err != nil {
 		return 0, err
 	}
 	defer store.Close()
-	file, err := os.Create(e.out)
+	file, err := draftOf(e.out)
 	if err != nil {
 		return 0, fmt.Errorf("--out: %w", err)
 	}
 	buffer := bufio.NewWriterSize(file, 1<<20)
 	defer func() {
-		if err = errors.Join(err, buffer.Flush(), file.Close()); err != nil {
-			err = errors.Join(err, os.Remove(e.out))
+		if err == nil {
+			if err = buffer.Flush(); err != nil {
+				err = fmt.Errorf("--out %s: %w", e.out, err)
+			}
 		}
+		err = file.end(err)
 	}()
 	var w exporter = export.NewParquet(buffer)
 	if e.format == "csv" {

@@ -42,9 +42,9 @@ func TestStoreExport(t *testing.T) {
 		{"one.parquet", []string{"--llm", "another"}, 1},
 		{"named-otherwise", []string{"--format", "csv", "--llm", "qwen"}, 2},
 	} {
-		out := must(t, database, append([]string{"store", "export", "--out", file(c.file)}, c.args...)...)
-		if got := len(readExport(t, file(c.file))); got != c.rows || !strings.Contains(out, c.file) {
-			t.Errorf("%s: %d rows, want %d; said %q", c.file, got, c.rows, out)
+		_, said, code := run(t, database, append([]string{"store", "export", "--out", file(c.file)}, c.args...)...)
+		if got := len(readExport(t, file(c.file))); code != 0 || got != c.rows || !strings.Contains(said, c.file) {
+			t.Errorf("%s: %d rows, want %d; exit code %d, said %q", c.file, got, c.rows, code, said)
 		}
 	}
 	parquet, csv := readExport(t, file("all.parquet")), readExport(t, file("all.csv"))
@@ -66,8 +66,27 @@ func TestStoreExport(t *testing.T) {
 		m.database, m.args = database, append([]string{"store", "export"}, m.args...)
 		t.Run(m.name, m.check)
 	}
-	if _, err := os.Stat(file("x.csv")); err == nil {
-		t.Error("a file was left that holds nothing")
+	for _, name := range []string{"x.csv", "x.csv.part"} {
+		if _, err := os.Stat(file(name)); err == nil {
+			t.Errorf("%s was left, which holds nothing", name)
+		}
+	}
+
+	// What an earlier export wrote outlives one that fails.
+	before, err := os.ReadFile(file("all.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, said, code := run(t, database, "store", "export", "--out", file("all.csv"), "--llm", "gpt"); code == 0 {
+		t.Errorf("exported nothing and said %q", said)
+	}
+	if after, err := os.ReadFile(file("all.csv")); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("an export that failed left %d of %d bytes, %v", len(after), len(before), err)
+	}
+
+	// A pipe gets the rows alone, and stays.
+	if out := must(t, database, "store", "export", "--out", "/dev/stdout", "--format", "csv"); out != string(before) {
+		t.Errorf("standard output has %d bytes, want the %d of the file", len(out), len(before))
 	}
 }
 
