@@ -169,13 +169,16 @@ const (
 	// ln(actual/prior): where the prior is right to a thousandth, nothing is
 	// left to win, and a share of its loss would be noise.
 	leastLoss = 1e-3
+	// skilledOrder is the share of pairs put in order that no set of forecasts
+	// reaches for sure by chance, with a hundred rows.
+	skilledOrder = 0.55
 )
 
 // verdict compares the contenders on the held-out rows and decides. On the
 // loss of all learned heads together the candidate must beat the prior with
 // 95 % confidence, beat CART, and not lose to the served bundle; on that of
-// TTFT it must beat the level, with 95 % confidence: who can't do better than
-// one number for all has nothing to say, and where that number beats the prior
+// TTFT it must be skilled: who can't do better than one number for all has
+// nothing to say, and where that number beats the prior
 // by far, the rows are not what they claim. No single head may be worse than
 // the prior or the level by more than headMargin with 95 % confidence, none
 // latency may have both heads say the same of every row, and none may be
@@ -195,6 +198,9 @@ func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) *Verd
 			t.judgeHead(v, target, judge, r, corrected)
 		}
 	}
+	if !v.skilled() {
+		v.refuse(NoBetterThanLevel, "says no more of TTFT than one number for all requests")
+	}
 	if !learned[bundle.TPOTP50] {
 		v.Missing = append(v.Missing, fmt.Sprintf("no TPOT: %d of %d held-out rows have one, so the prior stays", v.Heads[bundle.TPOTP50].Rows, len(judge)))
 		if r.served != nil && (says(*r.served, bundle.TPOTP50) || says(*r.served, bundle.TPOTP90)) {
@@ -207,6 +213,17 @@ func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) *Verd
 	return v
 }
 
+// skilled reports whether the candidate tells requests apart by their TTFT: it
+// beats the level, or puts far more pairs of endpoints in order than a coin
+// would, both with confidence. Where endpoints differ by what no vector says,
+// the latter shows first.
+func (v *Verdict) skilled() bool {
+	if v.VersusLevel.High < 0 {
+		return true
+	}
+	return slices.ContainsFunc(v.Order, func(o OrderVerdict) bool { return o.Latency == "ttft" && o.Candidate.Low > skilledOrder })
+}
+
 // judgeLosses compares the losses of all heads together.
 func (t *Trainer) judgeLosses(v *Verdict, judge []sample, learned targets, r rivals) {
 	v.VersusPrior, v.VersusCART = t.versus(r.candidate, r.prior, learned, judge, r), t.versus(r.candidate, r.cart, learned, judge, r)
@@ -216,9 +233,6 @@ func (t *Trainer) judgeLosses(v *Verdict, judge []sample, learned targets, r riv
 	}
 	if !(v.VersusCART.Mean < 0) {
 		v.refuse(NoBetterThanCART, "does not beat the CART baseline")
-	}
-	if !(v.VersusLevel.High < 0) {
-		v.refuse(NoBetterThanLevel, "says no more of TTFT than one number for all requests")
 	}
 	if r.served != nil {
 		i := t.versus(r.candidate, *r.served, learned, judge, r)

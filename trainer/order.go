@@ -40,9 +40,11 @@ const (
 	// share, where the rivals do better: what uncorrected costs a few percent
 	// of latency on mixed traffic.
 	mostSpread = 0.05
-	// spreadMargin is how much better a rival's has to be to count: about what
-	// chance makes of a few hundred rows.
+	// spreadMargin and spreadRatio are how much better a rival's has to be to
+	// count: about what chance makes of a few hundred rows, where endpoints are
+	// alike and where they are not.
 	spreadMargin = 0.03
+	spreadRatio  = 1.25
 )
 
 // order compares the order of p50 forecasts, as a router corrects them, and
@@ -113,7 +115,7 @@ func (v *Verdict) judgeOrder(o OrderVerdict) {
 	if o.ServedBias != nil && !feature.IsUnknown(float64(o.ServedBias.Typical)) {
 		least = min(least, o.ServedBias.Typical)
 	}
-	if o.Spread.Typical > mostSpread && o.Spread.Typical > least+spreadMargin {
+	if o.Spread.Typical > mostSpread && o.Spread.Typical > spreadRatio*least+spreadMargin {
 		v.refuse(UnlikeBiases, fmt.Sprintf("its bias of %s differs by %.0f %% between endpoints, %.0f %% without it", o.Latency, 100*o.Spread.Typical, 100*least))
 	}
 }
