@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -29,7 +28,15 @@ func (s *Shortlist) Choose(in *Input, k int) []int {
 	for i := range n {
 		s.costs = append(s.costs, priorCost(in, i))
 	}
-	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(s.costs[a], s.costs[b]) })
+	slices.SortFunc(s.order, func(a, b int) int { // no cost is NaN
+		switch {
+		case s.costs[a] < s.costs[b]:
+			return -1
+		case s.costs[a] > s.costs[b]:
+			return 1
+		}
+		return a - b // as they stand
+	})
 	rest := s.order[k:]
 	for _, i := range rest {
 		if Sticky(in, i) {
