@@ -42,5 +42,6 @@ func (t *Ticket) checkBelief(e *End) {
 	}
 	held := int(math.Floor(e.CachedTokens / b.tokens * float64(b.blocks)))
 	r.index.Drop(t.endpoint.slot, t.chain[held:b.blocks])
+	t.endpoint.touch()
 	r.metrics.disbelieved.Inc()
 }

@@ -10,7 +10,11 @@ import (
 type sight struct {
 	load       feature.Load
 	speedSteps float64
+	hotTokens  float64 // NaN where forecasts don't decide
 }
+
+// hotWindow is how long ago a prefix was used that is still worth keeping.
+const hotWindow = time.Minute
 
 // sightGood is for how long what was seen of an endpoint is as good as new
 // while nothing happens to it. Every decision looks at all endpoints twice, and
@@ -22,7 +26,10 @@ const sightGood = 2 * time.Millisecond
 // and a moment before. Called under router.mu.
 func (e *endpoint) look(r *Router, now time.Time) *sight {
 	if age := now.Sub(e.seenAt); e.seenAt.IsZero() || age < 0 || age >= sightGood {
-		e.seen = sight{e.load(r, now), e.speed.Steps(now)}
+		e.seen = sight{e.load(r, now), e.speed.Steps(now), feature.Unknown}
+		if r.forecasting() {
+			e.seen.hotTokens = r.index.Hot(e.slot, now, hotWindow)
+		}
 		e.seenAt = now
 	}
 	return &e.seen

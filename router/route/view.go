@@ -120,9 +120,6 @@ func (r *Router) candidates(s *scratch, q *Query) error {
 	return fmt.Errorf("%w: %q", ErrUnknownLLM, q.LLM)
 }
 
-// hotWindow is how long ago a prefix was used that is still worth keeping.
-const hotWindow = time.Minute
-
 // view describes the candidates as the pool, the ledger, the index and what
 // was learned show them now. Called under mu.
 func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
@@ -147,12 +144,9 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 			ColdAgo:      e.coldAgo(now),
 			Coefficients: e.profile.Coefficients,
 			Residual:     feature.NoResidual,
-			HotTokens:    feature.Unknown,
+			HotTokens:    seen.hotTokens,
 			SpeedSteps:   seen.speedSteps,
 			Load:         seen.load,
-		}
-		if r.forecasting() {
-			c.HotTokens = r.index.Hot(e.slot, now, hotWindow)
 		}
 		s.peak += c.Load.Profile.PeakPrefillThroughput
 	}
