@@ -43,6 +43,10 @@ const (
 	streamWindow = 1 << 20
 	connWindow   = 64 << 20
 
+	// Goroutines that serve one stream after the other: their stacks have
+	// grown. Beyond them a stream has one of its own.
+	workers = 64
+
 	bufferSize = 128 << 10 // of reading from and writing to a connection
 
 	mostOverhead = 1 << 20          // bytes of a message beside its body: headers and metadata
@@ -81,6 +85,7 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 		grpc.WriteBufferSize(bufferSize),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsApart, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(workers),
 	}
 	if protection != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(protection)))
