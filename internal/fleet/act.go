@@ -12,6 +12,10 @@ import (
 // goes on: clients back off, and a run could not end otherwise.
 const refusedPause = time.Second
 
+// longestPause is the longest that a client which was shed is told to wait, as
+// by route.
+const longestPause = time.Minute
+
 // send decides where a client's request goes and hands it over.
 func (w *world) send(who *client, turn int) error {
 	t := &who.session.Turns[turn]
@@ -33,7 +37,7 @@ func (w *world) send(who *client, turn int) error {
 	c.place = len(w.live)
 	w.live = append(w.live, c)
 
-	q := query{promptTokens: t.PromptTokens, chain: c.request.Prompt.Chain}
+	q := query{promptTokens: t.PromptTokens, chain: c.request.Prompt.Chain, asks: w.config.Router.Objectives[who.session.Class]}
 	stuck := who.stuck
 	if w.config.Router.Connections == PerWorker {
 		stuck = who.worker.connect(w.now)
@@ -41,6 +45,10 @@ func (w *world) send(who *client, turn int) error {
 	endpoint, err := w.router.decide(&q, c, stuck, w.time(w.now))
 	if err != nil {
 		return err
+	}
+	if endpoint < 0 {
+		w.turnedAway(c)
+		return nil
 	}
 	c.endpoint, c.request.tag = endpoint, c.ticket.stream
 	switch w.config.Router.Connections {
@@ -157,6 +165,24 @@ func (w *world) close(c *call, status feature.Status) {
 		tpot = feature.SecondsOf(o.TPOT)
 	}
 	w.router.end(&c.ticket, answer{status == feature.OK, ttft, tpot, generated, c.cached})
+	w.leave(c, o)
+}
+
+// turnedAway ends a call that the router shed. Its client comes back when it
+// was told to.
+func (w *world) turnedAway(c *call) {
+	s := &c.client.session
+	w.leave(c, Outcome{
+		Session: s.Index, Turn: c.turn, Class: s.Class, Endpoint: -1, Status: feature.Shed, At: c.at,
+		PromptTokens: c.request.Prompt.Tokens, Alone: c.alone,
+	})
+	after := w.router.choice.RetryAfter.Duration()
+	w.wakeAt(c.client, w.now+min(longestPause, max(refusedPause, after)))
+	w.free = append(w.free, c)
+}
+
+// leave takes a call that has ended off the world and records its outcome.
+func (w *world) leave(c *call, o Outcome) {
 	c.open = false
 	last := len(w.live) - 1
 	w.live[c.place], w.live[last].place = w.live[last], c.place

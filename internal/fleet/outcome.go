@@ -13,7 +13,7 @@ type Outcome struct {
 	Turn     int            `json:"turn"`    // of the session, from 0
 	Class    string         `json:"class"`
 	Endpoint int            `json:"endpoint"` // number of the engine in WorldConfig.Engines; -1: nobody took it
-	Status   feature.Status `json:"status"`   // ok; client_abort: timed out; upstream_error: refused; lost: the run ended first
+	Status   feature.Status `json:"status"`   // ok; client_abort: timed out; upstream_error: refused; shed: turned away by the router; lost: the run ended first
 	At       time.Duration  `json:"at"`       // when it was sent
 
 	TTFT time.Duration `json:"ttft"` // to the first token; 0: none came

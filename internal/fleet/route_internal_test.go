@@ -157,13 +157,21 @@ func (b *beside) begin(chains [][]uint64) {
 	chain = chain[:b.rng.IntN(len(chain)+1)]
 	tokens := len(chain)*DefaultBlockTokens + 1 + b.rng.IntN(DefaultBlockTokens-1)
 	q := &besideRequest{began: time.Now()}
-	endpoint, err := b.sim.decide(&query{promptTokens: tokens, chain: chain}, &q.call, -1, q.began)
+	asks, ttft, tpot := Objective{}, feature.Seconds(feature.Unknown), feature.Seconds(feature.Unknown)
+	if b.rng.IntN(3) == 0 {
+		asks.TTFT = time.Duration(1+b.rng.IntN(300)) * time.Millisecond
+		ttft = feature.SecondsOf(asks.TTFT)
+	}
+	if b.rng.IntN(3) == 0 {
+		asks.TPOT = time.Duration(10+b.rng.IntN(30)) * time.Millisecond
+		tpot = feature.SecondsOf(asks.TPOT)
+	}
+	endpoint, err := b.sim.decide(&query{promptTokens: tokens, chain: chain, asks: asks}, &q.call, -1, q.began)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	unset := feature.Seconds(feature.Unknown)
 	q.ticket, err = b.real.Begin(b.t.Context(), &route.Query{
-		LLM: "llm", PromptBytes: len(chain) * prefix.DefaultBlockBytes, PromptTokens: tokens - len(chain)*DefaultBlockTokens, MaxOutputTokens: -1, Streaming: true, SLOTTFT: unset, SLOTPOT: unset,
+		LLM: "llm", PromptBytes: len(chain) * prefix.DefaultBlockBytes, PromptTokens: tokens - len(chain)*DefaultBlockTokens, MaxOutputTokens: -1, Streaming: true, SLOTTFT: ttft, SLOTPOT: tpot,
 		Prompt: func(yield func(route.Piece) bool) {
 			for _, hash := range chain {
 				var text [prefix.DefaultBlockBytes]byte
@@ -290,8 +298,8 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 						b.end()
 					case x == 15:
 						b.scrape(b.rng.IntN(5))
-					default:
-						b.pass(time.Duration(b.rng.IntN(200)) * time.Millisecond)
+					default: // for 2 ms route takes what it saw for new
+						b.pass(time.Duration(2+b.rng.IntN(200)) * time.Millisecond)
 					}
 				}
 				if b.doubted == 0 {

@@ -63,10 +63,21 @@ type RouterConfig struct {
 
 	Forecaster Forecaster // nil: there is no bundle, the fallback decides
 	Candidates int        // how many are forecast at most; 0: 16, below 0: all
+	Canary     float64    // share of the requests that forecasts decide; 0: all
+
+	// Objectives is what requests ask for, by class of traffic; those of
+	// classes not listed ask for nothing.
+	Objectives map[string]Objective
 
 	// Connections says what is routed: requests, or the connections they
 	// come on.
 	Connections Connections
+}
+
+// Objective is what a request asks of its router.
+type Objective struct {
+	SLO
+	Priority int // below 0 it may be shed
 }
 
 // Connections says how often a choice is made.
@@ -123,9 +134,17 @@ func (c RouterConfig) complete() (RouterConfig, error) {
 	if c.ScrapeInterval < 0 || c.ScrapeDelay < 0 || c.ScrapeMaxAge < 0 || c.IndexLag < 0 {
 		return c, fmt.Errorf("scrape interval %v, delay %v, greatest age %v, index lag %v: want none below 0", c.ScrapeInterval, c.ScrapeDelay, c.ScrapeMaxAge, c.IndexLag)
 	}
+	if !(c.Canary >= 0 && c.Canary < 1) {
+		return c, fmt.Errorf("canary %v: want a share from 0 and below 1", c.Canary)
+	}
 	for class, p := range c.Profiles {
 		if err := p.Check(); err != nil {
 			return c, fmt.Errorf("class %s: %w", class, err)
+		}
+	}
+	for class, o := range c.Objectives {
+		if o.TTFT < 0 || o.TPOT < 0 {
+			return c, fmt.Errorf("class %s: objectives of %v and %v: want none below 0", class, o.TTFT, o.TPOT)
 		}
 	}
 	return c, nil
@@ -204,6 +223,7 @@ type target struct {
 type query struct {
 	promptTokens int
 	chain        []uint64 // of the prompt's full blocks
+	asks         Objective
 }
 
 func newRouter(config RouterConfig, seeds *rand.PCG, blockTokens int, now time.Time) *router {
@@ -290,8 +310,9 @@ func (r *router) forecast() bool {
 }
 
 // decide chooses an endpoint for q and charges c there, in one step, and
-// returns its number. A request that belongs to a connection goes where that
-// leads: stuck is the endpoint's number, or below 0 for none.
+// returns its number, which is below 0 for one that is shed. A request that
+// belongs to a connection goes where that leads: stuck is the endpoint's number,
+// or below 0 for none.
 func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error) {
 	r.enter(viewing)
 	peak := r.view(q, now)
@@ -303,6 +324,7 @@ func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error
 		if in.Fallback == Auto {
 			in.Fallback = fallback(r.demand.Bound(now, peak))
 		}
+		in.Canary = r.config.Canary
 		in.Seed = r.seeds.Uint64()
 		in.Turn = r.turn
 		r.turn++
@@ -311,6 +333,9 @@ func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error
 		r.enter(outside)
 		if err != nil {
 			return 0, err
+		}
+		if r.choice.Shed {
+			return -1, nil
 		}
 		stuck = r.choice.Index
 		c.ticket.forecast = r.choice.Forecasts[stuck]

@@ -103,7 +103,9 @@ func (r *Result) Summary(judged Window, slo SLO) Summary {
 			continue
 		}
 		s.Requests++
-		counts[o.Endpoint]++
+		if o.Endpoint >= 0 {
+			counts[o.Endpoint]++
+		}
 		first, last = min(first, o.At), max(last, o.At+o.E2E)
 		if o.OutputTokens > 0 {
 			began += o.PromptTokens
@@ -184,7 +186,7 @@ func (r *Result) herd(judged Window) feature.Number {
 	type second struct{ at, endpoint int }
 	var all []second
 	for i := range r.Requests {
-		if o := &r.Requests[i]; judged.holds(o.At) {
+		if o := &r.Requests[i]; judged.holds(o.At) && o.Endpoint >= 0 {
 			all = append(all, second{int(o.At / time.Second), o.Endpoint})
 		}
 	}

@@ -45,8 +45,9 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 		ExpectedOutputTokens: r.output.Expect(prompt, feature.Unknown),
 		MaxOutputTokens:      feature.Unknown,
 		Completions:          1,
-		SLOTTFT:              feature.Seconds(feature.Unknown),
-		SLOTPOT:              feature.Seconds(feature.Unknown),
+		SLOTTFT:              objective(q.asks.TTFT),
+		SLOTPOT:              objective(q.asks.TPOT),
+		Priority:             float64(q.asks.Priority),
 	}
 	if !v.known || now.After(v.until) || r.always || r.forecasts() {
 		r.describeAll(now)
@@ -63,6 +64,14 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 	r.learn(now)
 	r.cached(q)
 	return v.peak
+}
+
+// objective is one that a request has, or does not have.
+func objective(d time.Duration) feature.Seconds {
+	if d == 0 {
+		return feature.Seconds(feature.Unknown)
+	}
+	return feature.SecondsOf(d)
 }
 
 // describeAll describes every candidate.

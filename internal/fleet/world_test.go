@@ -85,6 +85,59 @@ func world(p string, n int, plan workload.Plan) fleet.WorldConfig {
 	}
 }
 
+// Requests that may be shed are, where they could only be late, and nobody else;
+// the rest is served sooner for it.
+func TestWorldShedsWhatMayBe(t *testing.T) {
+	config := func(priority int) fleet.WorldConfig {
+		c := world(policy.Predicted, 2, workload.Plan{Sessions: func(yield func(workload.Session) bool) {
+			for i := range 400 { // some three times what two engines can do
+				s := workload.Session{
+					Index: i, At: time.Duration(i) * 20 * time.Millisecond, Class: []string{"patient", "keen"}[i%2],
+					Turns: []workload.Turn{{PromptTokens: 1000, OutputTokens: 20}},
+				}
+				if !yield(s) {
+					return
+				}
+			}
+		}})
+		c.Router.Forecaster = fleet.PriorForecaster{}
+		c.Router.Objectives = map[string]fleet.Objective{"keen": {SLO: fleet.SLO{TTFT: 500 * time.Millisecond}, Priority: priority}}
+		return c
+	}
+	mean := map[int]float64{}
+	for _, priority := range []int{0, -1} {
+		r, err := fleet.SimulateChecked(t.Context(), config(priority))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shed := map[string]int{}
+		served := 0.0
+		for _, o := range r.Requests {
+			if o.Status == feature.Shed {
+				shed[o.Class]++
+				if o.Endpoint != -1 || o.OutputTokens != 0 {
+					t.Errorf("a request that was shed is %+v", o)
+				}
+				continue
+			}
+			if o.Class == "patient" {
+				mean[priority] += o.TTFT.Seconds()
+				served++
+			}
+		}
+		mean[priority] /= served
+		if shed["patient"] > 0 || (shed["keen"] > 0) != (priority < 0) {
+			t.Errorf("priority %d: shed %v", priority, shed)
+		}
+		if s := r.Summary(r.All(), fleet.SLO{}); s.Requests != 400 || priority < 0 && s.Success == 1 {
+			t.Errorf("summary counts %d requests, success %v", s.Requests, s.Success)
+		}
+	}
+	if !(mean[-1] < 0.8*mean[0]) {
+		t.Errorf("TTFT of those who wait is %.2f s, and %.2f s when others are shed", mean[0], mean[-1])
+	}
+}
+
 // Every request of every plan ends with one outcome, under every policy, with
 // all invariants checked after every act.
 func TestWorldKeepsItsInvariants(t *testing.T) {

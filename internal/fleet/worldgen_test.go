@@ -68,6 +68,16 @@ func drawWorld(t *rapid.T, policies []string) fleet.WorldConfig {
 			Limit:    rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "limit"),
 		},
 	}
+	if rapid.Bool().Draw(t, "objectives") {
+		c.Router.Objectives = map[string]fleet.Objective{"a": {
+			SLO: fleet.SLO{
+				TTFT: time.Duration(rapid.SampledFrom([]int{0, 1, 30}).Draw(t, "ttft ms")) * time.Millisecond,
+				TPOT: time.Duration(rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "tpot ms")) * time.Millisecond,
+			},
+			Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
+		}}
+		c.Router.Canary = rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "canary")
+	}
 	if !open {
 		c.Plan.Concurrency = rapid.IntRange(1, 4).Draw(t, "clients")
 		c.Plan.Ramp = time.Duration(rapid.SampledFrom([]int{0, 500}).Draw(t, "ramp ms")) * time.Millisecond
