@@ -110,6 +110,10 @@ bench-gbdt: ## training time, loss and memory of the forests beside XGBoost and 
 bench-gate: ## what the trainer's gate lets through of 1,000 bad refits, of empty ones and of good ones (minutes)
 	$(Q)$(GO) run ./internal/bench/gate --out docs/results
 
+.PHONY: bench-extproc
+bench-extproc: ## CPU and latency of the endpoint picker with 100 endpoints, and of a streamed chunk beside a gRPC echo (minutes)
+	$(Q)$(GO) run ./internal/bench/extproc --out docs/results
+
 .PHONY: bench-predictor
 bench-predictor: ## latency and CPU of forecasts over a Unix socket, beside the bare evaluation and leaves (minutes)
 	$(Q)$(GO) run ./internal/bench/predictor --out docs/results
