@@ -28,6 +28,18 @@ type Bundle struct {
 	EmptiedAt time.Time     // when Maintain dropped Bytes; zero while they are there
 }
 
+// MaxBundleBytes bounds a bundle's bytes: that of package bundle. A larger one
+// is not stored, nor read where something else has stored it.
+const MaxBundleBytes = 64 << 20
+
+// tooLarge is the error of a bundle of so many bytes, nil of one that may be.
+func tooLarge(bytes int64) error {
+	if bytes > MaxBundleBytes {
+		return fmt.Errorf("%d bytes, and no bundle may have more than %d", bytes, MaxBundleBytes)
+	}
+	return nil
+}
+
 // channel is where the version of a bundle that becomes or stays served is
 // notified.
 const channel = "spillway_bundle"
@@ -64,6 +76,9 @@ func (s *Store) PublishBundle(ctx context.Context, lease Lease, b Bundle) (versi
 	if b.Accepted && b.MaxAge <= 0 {
 		return 0, false, fmt.Errorf("publish a bundle of %s: max age %v of an accepted bundle must be above 0", b.LLM, b.MaxAge)
 	}
+	if err := tooLarge(int64(len(b.Bytes))); err != nil {
+		return 0, false, fmt.Errorf("publish a bundle of %s: %w", b.LLM, err)
+	}
 	sum := sha256.Sum256(b.Bytes)
 	if b.Bytes == nil {
 		b.Bytes = []byte{}
@@ -99,22 +114,25 @@ func object(j json.RawMessage) json.RawMessage {
 	return j
 }
 
+// $2 is MaxBundleBytes: bytes above it stay in the database.
 const selectBundle = `
-	SELECT version, llm, sha256, metadata, verdict, accepted, created_at, emptied_at, bytes
+	SELECT version, llm, sha256, metadata, verdict, accepted, created_at, emptied_at,
+	       octet_length(bytes), CASE WHEN octet_length(bytes) <= $2 THEN bytes END
 	FROM bundles WHERE version = $1`
 
 // Bundle returns one bundle with its bytes, or ErrNotFound.
 func (s *Store) Bundle(ctx context.Context, version int64) (Bundle, error) {
 	doing := fmt.Sprintf("read bundle %d", version)
-	rows, err := s.pool.Query(ctx, selectBundle, version)
+	rows, err := s.pool.Query(ctx, selectBundle, version, MaxBundleBytes)
 	if err != nil {
 		return Bundle{}, failed(doing, err)
 	}
 	b, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Bundle, error) {
+		var size int64
 		var bytes []byte
-		b, err := scanBundle(row, &bytes)
+		b, err := scanBundle(row, &size, &bytes)
 		b.Bytes = bytes
-		return b, err
+		return b, errors.Join(err, tooLarge(size))
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Bundle{}, fmt.Errorf("bundle %d: %w", version, ErrNotFound)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,5 +148,35 @@ func TestSweepOfDays(t *testing.T) {
 	sweep(noon, 1)
 	if _, outcomes, err := store.Decision(ctx, first.ID); err != nil || len(outcomes) != 1 || outcomes[0].Attempt != 2 {
 		t.Errorf("%+v %v, want attempt 2 alone", outcomes, err)
+	}
+}
+
+// A bundle that something else has stored and that is too large stays in the
+// database.
+func TestHugeBundleStaysInTheDatabase(t *testing.T) {
+	ctx, store := t.Context(), featurestoretest.New(t)
+	lease, _, err := store.AcquireLease(ctx, "refit", "a", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, _, err := store.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Bytes: []byte("bundle"), Accepted: true, MaxAge: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		bytes int
+		ok    bool
+	}{{featurestore.MaxBundleBytes, true}, {featurestore.MaxBundleBytes + 1, false}} {
+		if _, err := store.Pool().Exec(ctx, `UPDATE bundles SET bytes = convert_to(repeat('x', $2), 'UTF8') WHERE version = $1`, version, c.bytes); err != nil {
+			t.Fatal(err)
+		}
+		b, err := store.Bundle(ctx, version)
+		if (err == nil) != c.ok || c.ok && len(b.Bytes) != c.bytes || !c.ok && !strings.Contains(err.Error(), "no bundle may have more") {
+			t.Errorf("a bundle of %d bytes: %d were read, %v", c.bytes, len(b.Bytes), err)
+		}
+		served, err := store.Served(ctx, "qwen")
+		if (err == nil) != c.ok || c.ok && len(served.Bytes) != c.bytes || !c.ok && !strings.Contains(err.Error(), "no bundle may have more") {
+			t.Errorf("a served bundle of %d bytes: %d were read, %v", c.bytes, len(served.Bytes), err)
+		}
 	}
 }

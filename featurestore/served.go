@@ -29,8 +29,10 @@ type Served struct {
 	Bytes []byte
 }
 
+// $2 is MaxBundleBytes: bytes above it stay in the database.
 const selectServed = `
-	SELECT s.llm, s.bundle, s.validated_at, s.max_age, s.reason, s.pinned, b.bytes, b.sha256
+	SELECT s.llm, s.bundle, s.validated_at, s.max_age, s.reason, s.pinned, b.sha256,
+	       octet_length(b.bytes), CASE WHEN octet_length(b.bytes) <= $2 THEN b.bytes END
 	FROM served s JOIN bundles b ON b.version = s.bundle
 	WHERE s.llm = $1`
 
@@ -39,8 +41,12 @@ func (s *Store) Served(ctx context.Context, llm string) (Served, error) {
 	var v Served
 	var maxAge float64
 	var sum []byte
-	err := s.pool.QueryRow(ctx, selectServed, llm).
-		Scan(&v.LLM, &v.Version, &v.ValidatedAt, &maxAge, &v.Reason, &v.Pinned, &v.Bytes, &sum)
+	var size int64
+	err := s.pool.QueryRow(ctx, selectServed, llm, MaxBundleBytes).
+		Scan(&v.LLM, &v.Version, &v.ValidatedAt, &maxAge, &v.Reason, &v.Pinned, &sum, &size, &v.Bytes)
+	if err == nil {
+		err = tooLarge(size)
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return v, fmt.Errorf("a bundle of %q: %w", llm, ErrNotServed)
 	}

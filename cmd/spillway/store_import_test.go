@@ -143,3 +143,10 @@ func TestStoreImportBundle(t *testing.T) {
 }
 
 func near(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }
+
+// The store takes every bundle that can be encoded, and no larger one.
+func TestStoreTakesWholeBundles(t *testing.T) {
+	if featurestore.MaxBundleBytes != bundle.MaxSize {
+		t.Errorf("the store takes %d bytes, a bundle has up to %d", featurestore.MaxBundleBytes, bundle.MaxSize)
+	}
+}

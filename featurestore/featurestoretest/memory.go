@@ -285,6 +285,9 @@ func (m *Memory) PublishBundle(_ context.Context, lease featurestore.Lease, b fe
 	if b.Accepted && b.MaxAge <= 0 {
 		return 0, false, fmt.Errorf("publish a bundle of %s: max age %v of an accepted bundle must be above 0", b.LLM, b.MaxAge)
 	}
+	if len(b.Bytes) > featurestore.MaxBundleBytes {
+		return 0, false, fmt.Errorf("publish a bundle of %s: %d bytes, and no bundle may have more than %d", b.LLM, len(b.Bytes), featurestore.MaxBundleBytes)
+	}
 	if err := m.check(lease); err != nil {
 		return 0, false, err
 	}

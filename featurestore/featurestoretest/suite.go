@@ -435,6 +435,10 @@ func missing(t *testing.T, s Store) {
 	if _, _, err := s.PublishBundle(ctx, lease, featurestore.Bundle{LLM: "qwen", Accepted: true}); err == nil {
 		t.Error("an accepted bundle without a max age was published")
 	}
+	huge := featurestore.Bundle{LLM: "qwen", Bytes: make([]byte, featurestore.MaxBundleBytes+1)}
+	if _, _, err := s.PublishBundle(ctx, lease, huge); err == nil {
+		t.Errorf("a bundle of %d bytes was published", len(huge.Bytes))
+	}
 }
 
 func must(t *testing.T, err error) {
