@@ -78,10 +78,10 @@ func TestRefusals(t *testing.T) {
 // A request that is shed says when to come back.
 func TestShedSaysWhenToComeBack(t *testing.T) {
 	var f front.Fault
-	if err := front.Undecided(&route.Shed{RetryAfter: 1500e6}); !errors.As(err, &f) || f.Status != http.StatusTooManyRequests || f.RetryAfterSeconds() != "2" {
+	if err := front.Undecided(&route.Shed{Decision: "id; shed", RetryAfter: 1500e6}); !errors.As(err, &f) || f.Status != http.StatusTooManyRequests || f.RetryAfterSeconds() != "2" {
 		t.Errorf("%+v", f)
 	}
-	if got := extproc.Refusal(f); got["retry-after"] != "2" || got["x-spillway-reason"] != "shed" {
+	if got := extproc.Refusal(f); got["retry-after"] != "2" || got["x-spillway-reason"] != "shed" || got["x-spillway-decision"] != "id; shed" {
 		t.Errorf("%v", got)
 	}
 }

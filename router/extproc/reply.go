@@ -77,6 +77,9 @@ func refusal(f front.Fault) *extprocv3.ProcessingResponse {
 	if after := f.RetryAfterSeconds(); after != "" {
 		headers = append(headers, header("retry-after", after))
 	}
+	if f.Decision != "" {
+		headers = append(headers, header(headerDecision, f.Decision))
+	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
 			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(f.Status)},

@@ -12,8 +12,11 @@ import (
 	"github.com/spillway-llm/spillway/router/route"
 )
 
-// headerReason is front.HeaderReason as HTTP/2 spells it.
-var headerReason = strings.ToLower(front.HeaderReason)
+// Headers as HTTP/2 spells them.
+var (
+	headerReason   = strings.ToLower(front.HeaderReason)
+	headerDecision = strings.ToLower(front.HeaderDecision)
+)
 
 // firstAlloc is the most that is allocated on a client's word about the length
 // of its body.
