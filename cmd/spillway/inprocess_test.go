@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -89,8 +90,40 @@ func TestInProcessPredictor(t *testing.T) {
 		}
 		return nil
 	})
+	t.Run("sheds", func(t *testing.T) { shedsOnRequest(t, database, router) })
+
 	metrics, err := reach(t.Context(), "GET", router.admin+"/metrics", nil)
 	if err != nil || !strings.Contains(string(metrics.body), `spillway_predictor_requests_total{status="ok"}`) {
 		t.Errorf("the router's metrics say nothing of its forecasts: %v", err)
+	}
+}
+
+// shedsOnRequest asks for what nobody can do: with the permission to be turned
+// away that happens, is said and is stored; without it the request is served.
+func shedsOnRequest(t *testing.T, database string, router *routerProcess) {
+	const impossible = `,"spillway":{"slo_ttft_ms":0.01`
+	var a answer
+	eventually(t, 20*time.Second, func(context.Context) error { // until its forecast is in time
+		if a = post(t, router.front+"/v1/chat/completions", chat(impossible+`,"priority":-1}`)); a.status != http.StatusTooManyRequests {
+			return fmt.Errorf("answered %d: %v", a.status, a.header)
+		}
+		return nil
+	})
+	if a.header.Get("X-Spillway-Reason") != "shed" || a.header.Get("Retry-After") != "1" || !strings.Contains(a.header.Get("X-Spillway-Decision"), "; shed with probability 1.00") {
+		t.Errorf("turned away with %v", a.header)
+	}
+	e := explained(t, database, a.decisionID())
+	if e.Chosen != "" || e.Priority != -1 || e.SLOTTFT != 1e-5 || e.ShedChance != 1 || e.Replay != "the same choice and probabilities" ||
+		len(e.Outcomes) != 1 || e.Outcomes[0].Status != feature.Shed || e.Candidates[0].Terms == nil {
+		t.Errorf("explained %+v", e)
+	}
+	if text := must(t, database, "explain", a.decisionID()); !strings.Contains(text, "turned the request away") || !strings.Contains(text, "outcome: shed") {
+		t.Errorf("explained as\n%s", text)
+	}
+	if a := post(t, router.front+"/v1/chat/completions", chat(impossible+`}`)); a.status != http.StatusOK {
+		t.Errorf("without permission answered %d: %s", a.status, a.body)
+	}
+	if a := post(t, router.front+"/v1/chat/completions", chat(`,"spillway":{"slo_ttft":1}`)); a.status != http.StatusBadRequest || !strings.Contains(string(a.body), "slo_ttft_ms") {
+		t.Errorf("an unknown hint is answered %d: %s", a.status, a.body)
 	}
 }
