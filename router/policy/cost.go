@@ -78,8 +78,11 @@ func (out *Choice) spread(in *Input) float64 {
 	least, most := math.Inf(1), 0.0
 	for _, i := range out.eligible {
 		c := &in.Candidates[i]
+		if !(c.SpeedSteps >= leastSteps) {
+			continue
+		}
 		s := c.slowness()
-		if !(c.SpeedSteps >= leastSteps) || !(s > 0) || math.IsInf(s, 1) {
+		if !(s > 0) || math.IsInf(s, 1) {
 			continue
 		}
 		slow = append(slow, s)
