@@ -3,6 +3,7 @@ package openai_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/spillway-llm/spillway/internal/openai"
@@ -30,6 +31,20 @@ func TestEveryByteOfAStringIsSeen(t *testing.T) {
 			if err == nil && r.PromptBytes != length+len("user") {
 				t.Fatalf("byte %#x at %d: a prompt of %d bytes", b, at, r.PromptBytes)
 			}
+		}
+	}
+}
+
+// BenchmarkScanLines scans a prompt with an escape every 60 bytes, as source code
+// and mail have.
+func BenchmarkScanLines(b *testing.B) {
+	text := strings.Repeat(strings.Repeat("some words ", 5)+`more.\n`, 3200)
+	body := fmt.Appendf(nil, `{"model":"m","messages":[{"role":"user","content":"%s"}]}`, text)
+	b.SetBytes(int64(len(body)))
+	var r openai.Request
+	for b.Loop() {
+		if err := r.Scan(body, chat); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
