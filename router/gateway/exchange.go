@@ -27,7 +27,8 @@ type exchange struct {
 
 	ticket *route.Ticket // nil until decided
 	api    openai.API
-	body   []byte // as it goes to the endpoint; dropped once an answer came
+	held   *body  // as it was read; nil once let go, or where there is none
+	body   []byte // as it goes to the endpoint, in held or not; dropped once an answer came
 	stream bool   // the client asked for a streamed answer
 	strip  bool   // the usage chunk was asked for here and must not reach the client
 
@@ -56,6 +57,7 @@ func (x *exchange) serve() {
 			return
 		}
 		x.body = nil
+		x.letGo()
 		x.pass(a)
 		return
 	}
@@ -163,9 +165,11 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	}).WithContext(ctx)
 	if len(x.body) > 0 {
 		// With GetBody the transport itself replays a request of which
-		// nothing was sent, because its idle connection had been closed.
-		out.GetBody = func() (io.ReadCloser, error) { return &payload{x.body}, nil }
-		out.Body = &payload{x.body}
+		// nothing was sent, because its idle connection had been closed. It does so
+		// before RoundTrip returns, while the body is still held here.
+		bytes, held := x.body, x.held
+		out.GetBody = func() (io.ReadCloser, error) { return newPayload(bytes, held), nil }
+		out.Body = newPayload(bytes, held)
 	}
 	return out, nil
 }
@@ -253,8 +257,15 @@ func (x *exchange) end(how feature.Status, now time.Time, err error) {
 	}
 }
 
+// letGo gives back the body's buffer, as soon as those who send it do too.
+func (x *exchange) letGo() {
+	x.held.release()
+	x.held = nil
+}
+
 // close ends what serving left open, also when it panicked.
 func (x *exchange) close() {
+	x.letGo()
 	if x.ticket != nil {
 		if x.status == 0 {
 			x.status = http.StatusInternalServerError

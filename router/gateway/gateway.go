@@ -39,6 +39,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spillway-llm/spillway/internal/openai"
 	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
@@ -120,6 +121,7 @@ type Gateway struct {
 	metrics   *metrics
 	since     time.Time // what /v1/models says LLMs were created at
 	buffers   sync.Pool // of *[]byte, readSize long
+	scans     sync.Pool // of *openai.Request
 }
 
 // readSize is the most that is read from an endpoint, and written to a client,
@@ -137,6 +139,7 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 		metrics:   newMetrics(reg),
 		since:     time.Now(),
 		buffers:   sync.Pool{New: func() any { b := make([]byte, readSize); return &b }},
+		scans:     sync.Pool{New: func() any { return new(openai.Request) }},
 	}
 	if g.transport == nil {
 		g.transport = Transport(config.Timeouts.Connect)
@@ -158,12 +161,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
 	defer x.close()
-	body, err := x.read()
-	if err != nil {
+	var err error
+	if x.held, err = x.read(); err != nil {
 		x.reject(err)
 		return
 	}
-	if err := x.begin(body); err != nil {
+	if err := x.begin(); err != nil {
 		x.reject(err)
 		return
 	}
