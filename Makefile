@@ -114,6 +114,16 @@ bench-gate: ## what the trainer's gate lets through of 1,000 bad refits, of empt
 bench-extproc: ## CPU and latency of the endpoint picker with 100 endpoints, and of a streamed chunk beside a gRPC echo (minutes)
 	$(Q)$(GO) run ./internal/bench/extproc --out docs/results
 
+.PHONY: bench-gateway
+bench-gateway: ## latency, throughput, CPU and memory of the HTTP front door beside a direct connection and a bare proxy (minutes)
+	$(Q)$(GO) run ./internal/bench/gateway --out docs/results
+
+SOAK_TIME ?= 30m
+
+.PHONY: soak
+soak: setup ## a router with everything going wrong around it for SOAK_TIME: nothing lost, nothing left, nothing grows
+	$(Q)$(GO) run ./internal/soak --time '$(SOAK_TIME)' --out docs/results
+
 .PHONY: bench-predictor
 bench-predictor: ## latency and CPU of forecasts over a Unix socket, beside the bare evaluation and leaves (minutes)
 	$(Q)$(GO) run ./internal/bench/predictor --out docs/results
