@@ -3,8 +3,9 @@ package extproc
 import (
 	"context"
 
-	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // Services that health is asked of.
@@ -16,32 +17,27 @@ const (
 
 // healthServer answers for this process (liveness) and for its wish to get
 // requests (all others): it has an endpoint that may serve, and is not on its
-// way out. Every replica is ready: none leads.
+// way out. Every replica is ready: none leads. It is asked again and again, as
+// proxies and Kubernetes do; nobody may watch it, for who watches keeps a
+// router from ending.
 type healthServer struct {
-	*health.Server
+	grpc_health_v1.UnimplementedHealthServer
 	ready func() bool
 }
 
-func newHealth(ready func() bool) *healthServer {
-	h := &healthServer{Server: health.NewServer(), ready: ready}
-	h.SetServingStatus(serviceLive, grpc_health_v1.HealthCheckResponse_SERVING)
-	h.refresh()
-	return h
-}
-
-// refresh takes note of how things stand, for those who watch.
-func (h *healthServer) refresh() {
+// Check answers with how things stand now.
+func (h *healthServer) Check(_ context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	well := true
+	switch r.GetService() {
+	case serviceLive:
+	case "", serviceReady, serviceProcess:
+		well = h.ready()
+	default:
+		return nil, status.Errorf(codes.NotFound, "there is no service %q", r.GetService())
+	}
 	s := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	if h.ready() {
+	if well {
 		s = grpc_health_v1.HealthCheckResponse_SERVING
 	}
-	for _, service := range []string{"", serviceReady, serviceProcess} {
-		h.SetServingStatus(service, s)
-	}
-}
-
-// Check answers with how things stand now.
-func (h *healthServer) Check(ctx context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	h.refresh()
-	return h.Server.Check(ctx, r)
+	return &grpc_health_v1.HealthCheckResponse{Status: s}, nil
 }

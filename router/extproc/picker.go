@@ -30,7 +30,6 @@ type Picker struct {
 	log      *slog.Logger
 	metrics  *metrics
 	server   *grpc.Server
-	health   *healthServer
 	watch    watch
 	draining atomic.Bool
 	odd      sync.Once // the first proxy of a wrong mode is logged
@@ -50,7 +49,7 @@ const (
 	bufferSize = 128 << 10 // of reading from and writing to a connection
 
 	mostOverhead = 1 << 20          // bytes of a message beside its body: headers and metadata
-	sweepEvery   = time.Second      // for silent streams, and for who watches health
+	sweepEvery   = time.Second      // for silent streams
 	pingsApart   = 10 * time.Second // proxies may not ping more often
 )
 
@@ -73,7 +72,6 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 		watch:   watch{streams: map[*watched]struct{}{}},
 		scanned: sync.Pool{New: func() any { return new(openai.Request) }},
 	}
-	p.health = newHealth(p.ready)
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire),
 		grpc.InTapHandle(enter),
@@ -92,7 +90,7 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 	}
 	p.server = grpc.NewServer(options...)
 	p.server.RegisterService(&service, p)
-	grpc_health_v1.RegisterHealthServer(p.server, p.health)
+	grpc_health_v1.RegisterHealthServer(p.server, &healthServer{ready: p.ready})
 	return p, nil
 }
 
@@ -129,18 +127,6 @@ func (p *Picker) Serve(l net.Listener) error {
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { p.watch.run(ctx, sweepEvery) })
-	running.Go(func() {
-		ticker := time.NewTicker(sweepEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				p.health.refresh()
-			}
-		}
-	})
 	if err := p.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve proxies: %w", err)
 	}
@@ -149,10 +135,7 @@ func (p *Picker) Serve(l net.Listener) error {
 
 // Drain makes health say that the router is on its way out, so that proxies
 // ask another one.
-func (p *Picker) Drain() {
-	p.draining.Store(true)
-	p.health.refresh()
-}
+func (p *Picker) Drain() { p.draining.Store(true) }
 
 // Shutdown accepts no more streams and waits until those that are open have
 // ended. When ctx ends before that it returns its error; Close is next.
