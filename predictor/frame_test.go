@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -64,8 +65,8 @@ const hello = "SPWFRM1\n"
 // A connection that speaks frames is answered by the words of the format,
 // whatever it asks.
 func TestFrames(t *testing.T) {
-	from := newShelf()
-	s := predictor.New(predictor.Config{MaxRows: 8}, from)
+	from, registry := newShelf(), prometheus.NewRegistry()
+	s := predictor.New(predictor.Config{MaxRows: 8, Registerer: registry}, from)
 	b := bundleOf(t, 0.2)
 	from.publish(3, encoded(t, b))
 	s.Sync(t.Context())
@@ -115,6 +116,11 @@ func TestFrames(t *testing.T) {
 		if err := proto.Unmarshal(body, &response); err != nil || response.Bundle != 3 || len(response.TtftP50) != 1 ||
 			feature.Seconds(response.TtftP50[0]) != forecastsOf(t, b, vectors)[0].TTFT.P50 {
 			t.Errorf("%s: answered %v, %v", c.name, &response, err)
+		}
+	}
+	for status, want := range map[string]float64{"ok": 3, "expired": 1, "schema": 2, "invalid": 2} {
+		if got := value(t, registry, "spillway_predictor_requests_total", "status="+status); got != want {
+			t.Errorf("%v calls are counted as %s, want %v", got, status, want)
 		}
 	}
 	// A frame too large for any request ends the connection, and only that.

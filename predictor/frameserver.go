@@ -181,6 +181,7 @@ func (f *frames) lead() (handed, more bool) {
 		x.patience.until = time.Unix(0, int64(h.value))
 	}
 	if malformed != nil {
+		f.server.metrics.requests.WithLabelValues(requestStatus(malformed)).Inc()
 		err = wireError(malformed)
 	} else {
 		err = f.server.handle(&x.patience, x)

@@ -57,6 +57,7 @@ func (s *Server) exchange() *exchange {
 func (s *Server) answer(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	x := s.exchange()
 	if err := read(x); err != nil {
+		s.metrics.requests.WithLabelValues(requestStatus(err)).Inc()
 		return nil, err
 	}
 	if err := s.handle(ctx, x); err != nil {
