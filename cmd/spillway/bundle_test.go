@@ -183,22 +183,12 @@ func TestPredictorListens(t *testing.T) {
 	must(t, database, "store", "migrate")
 	t.Setenv("LISTEN_DATABASE_URL", database)
 	socket := "unix://" + filepath.Join(shortDir(t), "predictor.sock")
-	config := write(t, "predictor.yaml", fmt.Sprintf("predictor: {listen: %q, admin: \"\", poll_interval: 1h}\n", socket))
+	config := write(t, "predictor.yaml", fmt.Sprintf("predictor: {listen: %q, admin: \"\", poll_interval: 1h}\ntrainer: {schedule: \"@every 1h\"}\n", socket))
 	p := start(t, database, "predictor", "--config", config)
 	p.logged("listening for bundles")
 
-	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	lease, _, err := store.AcquireLease(t.Context(), refitLease, "test", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true, MaxAge: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	_, publish := publisher(t, database)
+	publish(featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true})
 	p.logged("bundle swapped in")
 	if out := must(t, "", "health", socket); !strings.Contains(out, llm+": serving") {
 		t.Errorf("health prints %q", out)

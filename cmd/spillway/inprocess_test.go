@@ -71,18 +71,8 @@ func TestInProcessPredictor(t *testing.T) {
 		t.Errorf("without a bundle forecasts decide: %v", a.header)
 	}
 
-	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	lease, _, err := store.AcquireLease(t.Context(), refitLease, "test", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true, MaxAge: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	_, publish := publisher(t, database)
+	publish(featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true})
 	p.logged("bundle swapped in")
 	eventually(t, 20*time.Second, func(context.Context) error {
 		if a := router.served(t); a.header.Get("X-Spillway-Policy") != "predicted" {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spillway-llm/spillway/featurestore"
 )
 
 const llm = "qwen3-32b"
@@ -31,6 +33,30 @@ func startFleet(t *testing.T, endpoints int, args ...string) []string {
 		return json.Unmarshal([]byte(line), &urls)
 	})
 	return urls
+}
+
+// publisher opens the store and publishes bundles in it as a trainer would,
+// fresh for an hour when they are accepted.
+func publisher(t *testing.T, database string) (store *featurestore.Store, publish func(featurestore.Bundle) (version int64)) {
+	t.Helper()
+	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	lease, _, err := store.AcquireLease(t.Context(), refitLease, "test", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, func(b featurestore.Bundle) int64 {
+		t.Helper()
+		b.MaxAge = time.Hour
+		version, _, err := store.PublishBundle(t.Context(), lease, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
 }
 
 // listed is endpoints as router.endpoints has them.

@@ -26,24 +26,11 @@ func TestStoreRollback(t *testing.T) {
 	if out := must(t, database, "store", "bundles", "--json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("without bundles it prints %q", out)
 	}
-	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	lease, _, err := store.AcquireLease(t.Context(), refitLease, "test", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store, publishBundle := publisher(t, database)
 	var versions []int64
 	publish := func(llm string, accepted bool, verdict string) {
 		t.Helper()
-		v, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: []byte("x"), Accepted: accepted,
-			MaxAge: time.Hour, Verdict: json.RawMessage(verdict)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		versions = append(versions, v)
+		versions = append(versions, publishBundle(featurestore.Bundle{LLM: llm, Bytes: []byte("x"), Accepted: accepted, Verdict: json.RawMessage(verdict)}))
 	}
 	publish(llm, true, `{"reasons": []}`)
 	publish(llm, false, `{"reasons": ["does not beat the prior", "ttft_p50 says the same of every row"]}`)

@@ -24,12 +24,7 @@ func storeBundlesCommand() *cobra.Command {
 accepted it and why not, and which one is served.`,
 		Example: `  DATABASE_URL=postgres://... spillway store bundles
   DATABASE_URL=postgres://... spillway store bundles qwen3-32b --json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("want one LLM or none, not %d arguments: %s", len(args), cmd.UseLine())
-			}
-			return nil
-		},
+		Args: oneLLM,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return fmt.Errorf("--limit: %d must be at least 1", limit)
@@ -53,6 +48,14 @@ accepted it and why not, and which one is served.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().IntVar(&limit, "limit", 20, "list the newest, at most this many")
 	return cmd
+}
+
+// oneLLM takes the name of an LLM, or nothing.
+func oneLLM(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("want one LLM or none, not %d arguments: %s", len(args), cmd.UseLine())
+	}
+	return nil
 }
 
 // listedBundle is one line of the list.

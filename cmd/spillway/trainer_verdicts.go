@@ -28,12 +28,7 @@ was compared with, every number that decided, and why it was refused. They are
 kept when the bundles themselves have outlived their retention.`,
 		Example: `  DATABASE_URL=postgres://... spillway trainer verdicts
   DATABASE_URL=postgres://... spillway trainer verdicts qwen3-32b --limit 1 --json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("want one LLM or none, not %d arguments: %s", len(args), cmd.UseLine())
-			}
-			return nil
-		},
+		Args: oneLLM,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return fmt.Errorf("--limit: %d must be at least 1", limit)

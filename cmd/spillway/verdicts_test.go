@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spillway-llm/spillway/featurestore"
 	"github.com/spillway-llm/spillway/internal/evaluate"
@@ -22,15 +21,7 @@ func TestTrainerVerdicts(t *testing.T) {
 	if out := must(t, database, "trainer", "verdicts", "--json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("without verdicts it prints %q", out)
 	}
-	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	lease, _, err := store.AcquireLease(t.Context(), refitLease, "test", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, publishBundle := publisher(t, database)
 	i := evaluate.Interval{Mean: 0.1234, Low: 0.1, High: 0.15}
 	full := trainer.Verdict{
 		Reasons: []string{"loses to the served bundle"}, Grounds: []trainer.Ground{trainer.WorseThanServed},
@@ -47,9 +38,7 @@ func TestTrainerVerdicts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Verdict: text, Accepted: v.Accepted, MaxAge: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		publishBundle(featurestore.Bundle{LLM: llm, Verdict: text, Accepted: v.Accepted})
 	}
 	publish("other", trainer.Verdict{Accepted: true})
 	publish(llm, trainer.Verdict{Reasons: []string{"20 rows are no measurements (20 times)"}, Flawed: map[trainer.Flaw]int{trainer.FlawTimes: 20}})
