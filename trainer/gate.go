@@ -176,13 +176,13 @@ const (
 
 // verdict compares the contenders on the held-out rows and decides. On the
 // loss of all learned heads together the candidate must beat the prior with
-// 95 % confidence, beat CART, and not lose to the served bundle; on that of
-// TTFT it must be skilled: who can't do better than one number for all has
-// nothing to say, and where that number beats the prior
-// by far, the rows are not what they claim. No single head may be worse than
-// the prior or the level by more than headMargin with 95 % confidence, none
-// latency may have both heads say the same of every row, and none may be
-// missing that the served bundle has. For the rest see judgeOrder, judgeCoverage and leakOf.
+// 95 % confidence, beat CART, and not lose to the served bundle. On TTFT it
+// must be skilled: who can't do better than one number for all has nothing to
+// say, and where that number beats the prior by far, the rows are not what they
+// claim. No single head may be worse than the prior or the level by more than
+// headMargin with 95 % confidence, none of the two latencies may have both
+// heads say the same of every row, and none may be missing that the served
+// bundle has. For the rest see judgeOrder, judgeCoverage and leakOf.
 func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) *Verdict {
 	v := &Verdict{LearnRows: len(past), Reasons: []string{}, Grounds: []Ground{}}
 	for target := range bundle.Targets {
