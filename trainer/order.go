@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/evaluate"
@@ -84,10 +85,13 @@ func dispatched(target bundle.Target, c contender, judge []sample) []evaluate.Di
 			residual = 0
 		}
 		prior := logPrior(target, &judge[i])
-		rows[i] = evaluate.Dispatched{At: judge[i].Decided, Endpoint: judge[i].Endpoint, Forecast: prior + residual, Actual: prior + judge[i].Label(target)}
+		rows[i] = evaluate.Dispatched{At: judge[i].Decided, Endpoint: judge[i].Endpoint, Forecast: prior + residual, Actual: rounded(prior + judge[i].Label(target))}
 	}
 	return rows
 }
+
+// rounded leaves equal latencies equal that were divided by unlike priors.
+func rounded(x float64) float64 { return math.Round(x*1e9) / 1e9 }
 
 func spreadOf(rows []evaluate.Dispatched) evaluate.BiasSpread {
 	endpoints, errors := make([]string, len(rows)), make([]float64, len(rows))
