@@ -99,7 +99,7 @@ type forecastWish struct{ ttft, tpot float64 }
 
 func newStory() *story {
 	in := input("")
-	in.Settings = policy.Defaults()
+	in.Settings.Exploration = policy.Defaults().Exploration
 	return &story{in: in, wants: map[string]*forecastWish{}}
 }
 

@@ -56,7 +56,7 @@ func idles(n int) []policy.Candidate {
 // Exploration is off: tests of it turn it on.
 func input(name string, candidates ...policy.Candidate) *policy.Input {
 	settings := policy.Defaults()
-	settings.Exploration = 0
+	settings.Exploration, settings.ExplorationHarm = 0, 1
 	return &policy.Input{
 		Policy:    name,
 		Fallback:  policy.CombinedLoad,
