@@ -85,13 +85,18 @@ func floatText(v float64, bits int) string {
 	return strconv.FormatFloat(v, 'g', -1, bits)
 }
 
+// statuses are all that an outcome may have; without an outcome it has none.
+var statuses = []feature.Status{feature.OK, feature.ClientAbort, feature.UpstreamError, feature.UpstreamTimeout, feature.Shed, feature.Lost}
+
 // setText sets a value from what textOf wrote.
 func setText(at any, text string) (err error) {
 	switch p := at.(type) {
 	case *string:
 		*p = text
 	case *feature.Status:
-		*p = feature.Status(text)
+		if *p = feature.Status(text); text != "" && !slices.Contains(statuses, *p) {
+			return fmt.Errorf("not a status: want %v", statuses)
+		}
 	case *float64:
 		*p, err = floatOf(text, 64)
 	case *feature.Seconds:

@@ -90,6 +90,11 @@ func forecast(rng *rand.Rand) feature.Forecast {
 	return feature.Forecast{TTFT: q(), TPOT: q(), Residual: feature.Residual{TTFT: l(), TPOT: l()}, Support: number(rng)}
 }
 
+func status(rng *rand.Rand) feature.Status {
+	all := []feature.Status{"", feature.OK, feature.ClientAbort, feature.UpstreamError, feature.UpstreamTimeout, feature.Shed, feature.Lost}
+	return all[rng.IntN(len(all))]
+}
+
 // made is a row of everything that a row may hold.
 func made(rng *rand.Rand) export.Row {
 	at := time.UnixMicro(1.7e15 + rng.Int64N(1e15)).UTC()
@@ -112,7 +117,7 @@ func made(rng *rand.Rand) export.Row {
 	}
 	r.Forecast, r.Corrected = forecast(rng), forecast(rng)
 	r.Outcome = feature.Outcome{
-		Decision: r.Decision.ID, DecidedAt: at, Attempt: rng.IntN(3), Status: feature.Status(word(rng)), HTTPStatus: rng.IntN(600),
+		Decision: r.Decision.ID, DecidedAt: at, Attempt: rng.IntN(3), Status: status(rng), HTTPStatus: rng.IntN(600),
 		TTFT: seconds(rng), TPOT: seconds(rng), E2E: seconds(rng), OutputTokens: number(rng), CachedTokens: number(rng),
 		Endpoint: word(rng), CensoredAt: seconds(rng),
 	}
@@ -187,13 +192,17 @@ func TestManyRows(t *testing.T) {
 
 func TestWhatIsNoExport(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	good := map[string][]byte{}
+	strange := made(rng)
+	strange.Outcome.Status = "banana"
+	good, bad := map[string][]byte{}, map[string][]byte{}
 	for _, f := range formats {
-		file, err := f.write([]export.Row{made(rng)})
-		if err != nil {
-			t.Fatal(err)
+		for row, to := range map[*export.Row]map[string][]byte{new(made(rng)): good, &strange: bad} {
+			file, err := f.write([]export.Row{*row})
+			if err != nil {
+				t.Fatal(err)
+			}
+			to[f.name] = file
 		}
-		good[f.name] = file
 	}
 	type other struct {
 		Decision string `parquet:"decision"`
@@ -209,6 +218,8 @@ func TestWhatIsNoExport(t *testing.T) {
 		{"empty", "csv", "", "no header"},
 		{"other columns", "csv", "a,b\n1,2\n", "no column decision"},
 		{"no number", "csv", strings.Replace(csv, "\n", "\n"+strings.Repeat("x,", len(export.Columns())-1)+"x\n", 1), "line 2: column decision: \"x\""},
+		{"no status", "csv", string(bad["csv"]), "column status: \"banana\": not a status"},
+		{"no status", "parquet", string(bad["parquet"]), "row 1: column status: not a status"},
 		{"short line", "csv", csv + "x,y\n", "wrong number of fields"},
 		{"empty", "parquet", "", "not a Parquet file"},
 		{"text", "parquet", csv, "not a Parquet file"},
