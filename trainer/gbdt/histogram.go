@@ -60,7 +60,6 @@ type sums struct {
 	weight uint64 // steps of weight; 0 where all rows weigh 1
 }
 
-func (s *sums) add(o sums)       { s.word += o.word; s.weight += o.weight }
 func (s sums) minus(o sums) sums { return sums{s.word - o.word, s.weight - o.weight} }
 
 // bins is one feature's part of a histogram, a word for each code.
