@@ -35,6 +35,11 @@ type published struct {
 	Ratio   float64 `json:"ratio"` // measured here over published
 }
 
+// tellingLengths is how many prompt lengths it takes for one of them to test a
+// fit to the others: four settle the numbers of prefill, the overhead and the
+// three costs.
+const tellingLengths = 5
+
 // note says what the numbers rest on that was not measured.
 func (r *calibrated) note(given, told, used fit.Limits) {
 	say := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
@@ -44,10 +49,17 @@ func (r *calibrated) note(given, told, used fit.Limits) {
 	if given.MaxNumSeqs == 0 && told.MaxNumSeqs == 0 {
 		say("at most %d sequences in a batch are assumed: --max-num-seqs", used.MaxNumSeqs)
 	}
+	lengths := 0
 	for _, p := range r.Points {
+		if !p.Decode {
+			lengths++
+		}
 		if !p.Decode && p.CachedTokens > 0.01*p.PromptTokens {
 			say("of prompts of %.0f tokens, %.0f were found in a cache", p.PromptTokens, p.CachedTokens)
 		}
+	}
+	if lengths < tellingLengths {
+		say("%d prompt lengths just settle the fit, so the errors of those left out say little: give %d or more --sizes", lengths, tellingLengths)
 	}
 	for _, d := range r.Measurements.Decodes {
 		if d.TokensPerStep > 1.05 {
