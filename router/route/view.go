@@ -136,18 +136,14 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 	s.input.Candidates = slices.Grow(s.input.Candidates[:0], len(s.known))[:len(s.known)]
 	for i, e := range s.known {
 		c, seen := &s.input.Candidates[i], e.look(r, now)
-		*c = policy.Candidate{
-			Endpoint:     e.id,
-			Class:        e.state.Class,
-			Standing:     r.standing(e.state, now),
-			CachedTokens: min(s.input.Request.PromptTokens, math.Floor(float64(s.matches[e.slot])*blockTokens)),
-			ColdAgo:      e.coldAgo(now),
-			Coefficients: e.profile.Coefficients,
-			Residual:     feature.NoResidual,
-			HotTokens:    seen.hotTokens,
-			SpeedSteps:   seen.speedSteps,
-			Load:         seen.load,
-		}
+		// Field by field: candidates are large, and a whole one is copied twice.
+		c.Endpoint, c.Class = e.id, e.state.Class
+		c.Standing = r.standing(e.state, now)
+		c.CachedTokens = min(s.input.Request.PromptTokens, math.Floor(float64(s.matches[e.slot])*blockTokens))
+		c.ColdAgo = e.coldAgo(now)
+		c.HotTokens, c.SpeedSteps, c.Load = seen.hotTokens, seen.speedSteps, seen.load
+		c.Coefficients = e.profile.Coefficients
+		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
 		s.peak += c.Load.Profile.PeakPrefillThroughput
 	}
 }
