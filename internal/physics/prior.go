@@ -50,7 +50,7 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 		c = c.Scaled(s)
 	}
 	led := l.Ledger
-	decoding, kv := batch(l)
+	decoding, kv := batch(&l)
 	inflight := max(led.Requests, decoding)
 	uncached := r.UncachedTokens()
 
@@ -78,7 +78,7 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	}
 	tpot := float64(c.Step(seqs, read)) / (1 - Stolen(c, &l.Ledger))
 
-	ttft := running + max(0, ahead) + own + steps*step + tpot*admission(r, l, inflight, kv)
+	ttft := running + max(0, ahead) + own + steps*step + tpot*admission(&r, &l, inflight, kv)
 	return feature.Prior{TTFT: feature.Seconds(ttft), TPOT: feature.Seconds(tpot)}
 }
 
@@ -93,7 +93,7 @@ func Stolen(c Coefficients, l *feature.Ledger) float64 {
 // where others send requests too. Taking the larger of both, rather than
 // adding what cannot be ours, never lets the batch shrink while any number of
 // the load grows.
-func batch(l feature.Load) (decoding, kv float64) {
+func batch(l *feature.Load) (decoding, kv float64) {
 	decoding, kv = l.Ledger.Decoding, l.Ledger.ContextTokens
 	reported := l.Scraped.Running - foreignSlack
 	if !(reported > 0) { // none, or never scraped
@@ -105,7 +105,7 @@ func batch(l feature.Load) (decoding, kv float64) {
 
 // admission is how many decode steps pass until enough running requests have
 // ended to free a sequence and the blocks that r needs; 0 when it fits now.
-func admission(r feature.Request, l feature.Load, inflight, kv float64) float64 {
+func admission(r *feature.Request, l *feature.Load, inflight, kv float64) float64 {
 	var wait float64
 	if most := l.Profile.MaxNumSeqs; most > 0 {
 		wait = remaining(&l.Ledger.Remaining, inflight+r.Completions-most)
