@@ -2,8 +2,8 @@ package fit_test
 
 import (
 	"context"
-	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,39 +53,47 @@ func answers(t *testing.T, p physics.Profile, engines int, load float64, seed ui
 	return rows
 }
 
-// Prefill that runs during an answer is not charged to decoding: under load the
-// engine's own coefficients come out.
+// Prefill that runs during an answer is not charged to decoding: under a load
+// that is about what the engines can serve, their own coefficients come out. One
+// fit knows d less well than the others: it is 2 to 4 % of a step, and how many
+// blocks are read once for several sequences the rows do not tell.
 func TestAnswersFindTheEngine(t *testing.T) {
-	for _, name := range []string{"qwen3-32b-h100-tp2-routing", "llama-3.1-70b-h100-tp4-vllm"} {
-		truth, err := physics.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for seed := range uint64(3) {
-			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
-				rows := answers(t, truth, 4, 0.4, seed)
-				engine := fit.Engine{MaxBatchedTokens: float64(truth.MaxBatchedTokens)}
-				a, err := fit.Answers(rows, engine)
+	for name, load := range map[string]float64{"qwen3-32b-h100-tp2-routing": 0.3, "llama-3.1-70b-h100-tp4-vllm": 0.4} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			truth, err := physics.Named(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := truth.Coefficients
+			var d []float64
+			for seed := range uint64(3) {
+				a, err := fit.Answers(answers(t, truth, 4, load, seed), fit.Engine{MaxBatchedTokens: float64(truth.MaxBatchedTokens)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, want := a.Coefficients, truth.Coefficients
+				got := a.Coefficients
+				d = append(d, got.D/want.D)
 				for _, x := range []struct {
 					what              string
 					got, want, within float64
 				}{
 					{"a", got.A, want.A, 0.05},
-					{"b", got.B, want.B, 0.25},
+					{"b", got.B, want.B, 0.1},
 					{"c", got.C, want.C, 0.25},
-					{"d", got.D, want.D, 0.25},
+					{"d", got.D, want.D, 0.5},
 					{"e", got.E, want.E, 0.1},
 				} {
 					if off := x.got/x.want - 1; !(math.Abs(off) <= x.within) {
-						t.Errorf("%s is %g, %g was true: %.0f %% off", x.what, x.got, x.want, 100*off)
+						t.Errorf("seed %d: %s is %g, %g was true: %.0f %% off", seed, x.what, x.got, x.want, 100*off)
 					}
 				}
-			})
-		}
+			}
+			slices.Sort(d)
+			if off := d[len(d)/2] - 1; !(math.Abs(off) <= 0.25) {
+				t.Errorf("d is %.0f %% off in the median of %.2f", 100*off, d)
+			}
+		})
 	}
 }
 
