@@ -37,7 +37,9 @@ func storeExportCommand() *cobra.Command {
 		Short: "Write decisions and outcomes to a Parquet or CSV file",
 		Long: `Write the decisions of the store, each with the last attempt of its request, to
 one file, oldest first. docs/data.md tells what the columns mean. "spillway
-evaluate forecasts --rows" reads such a file.`,
+evaluate forecasts --rows" reads such a file. Decisions of a version whose vector
+had another width have no place in the columns and are left out. The file takes its
+name when it is whole; until then it ends in .part.`,
 		Example: `  DATABASE_URL=postgres://... spillway store export --out rows.parquet
   DATABASE_URL=postgres://... spillway store export --window 24h --llm qwen3-32b --out rows.csv`,
 		Args: cobra.NoArgs,
