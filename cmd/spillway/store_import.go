@@ -118,6 +118,10 @@ func (i *importing) bundle() (*bundle.Bundle, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
+		// Import would name the head alone.
+		if _, err := forest.Parse(text); err != nil && !errors.Is(err, forest.ErrUnsupported) {
+			return nil, fmt.Errorf("--%s: %s: %w", flag, file, err)
+		}
 		f.Forests[t] = text
 	}
 	return bundle.Import(f, predictor.ReadLeaves)
