@@ -59,7 +59,7 @@ type Feature struct {
 const Width = 23
 
 // SchemaVersion is raised with every change of the table below.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // Columns of a Vector that other packages address by name.
 const (
@@ -73,7 +73,10 @@ const (
 
 var inf = math.Inf(1)
 
-// table is the one list of features, in the order of the vector.
+// table is the one list of features, in the order of the vector. A sign is that
+// of load, work and room for it. speed_factor has none: the prior is a multiple
+// of it already, and beyond that how fast an endpoint steps says which endpoint
+// it is, with whatever else is peculiar to it.
 var table = [Width]Feature{
 	{"prompt_tokens", "tokens", FromRequest, 0, inf, Plus, 1, func(r Request, _ Load, _ Prior) float64 { return r.PromptTokens }},
 	{"cached_tokens", "tokens", FromRequest, 0, inf, Minus, 1, func(r Request, _ Load, _ Prior) float64 { return r.CachedTokens }},
@@ -95,7 +98,7 @@ var table = [Width]Feature{
 	{"max_batched_tokens", "tokens", FromProfile, 1, inf, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.MaxBatchedTokens }},
 	{"max_num_seqs", "sequences", FromProfile, 1, inf, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.MaxNumSeqs }},
 	{"kv_capacity_tokens", "tokens", FromProfile, 1, inf, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.KVCapacityTokens }},
-	{"speed_factor", "ratio", FromProfile, 1.0 / 7, 7, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.SpeedFactor }},
+	{"speed_factor", "ratio", FromProfile, 1.0 / 7, 7, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.SpeedFactor }},
 	{"prior_ttft", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT) }},
 	{"prior_tpot", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TPOT) }},
 }

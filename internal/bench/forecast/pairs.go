@@ -61,7 +61,7 @@ func numbers(s *state) []struct {
 		{&s.request.PromptTokens, true}, {&s.request.CachedTokens, false},
 		{&s.load.Scraped.Waiting, true}, {&s.load.Scraped.KVUsed, true},
 		{&s.load.Ledger.Requests, true}, {&s.load.Ledger.PrefillTokens, true},
-		{&s.load.Profile.SpeedFactor, true}, {&s.load.Profile.PeakPrefillThroughput, false},
+		{&s.load.Profile.PeakPrefillThroughput, false},
 	}
 }
 
