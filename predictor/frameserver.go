@@ -106,14 +106,15 @@ type frames struct {
 
 	writing sync.Mutex
 	out     []byte
+	renew   time.Time // the deadline of writing
 }
 
 const (
 	// mostCalls is how many calls of one connection are open at once, each with
 	// a goroutine. No more are read until one of them is answered.
 	mostCalls = maxStreams
-	// answerWithin is how long a peer whose buffers are full may leave an answer
-	// unread. Then it is no peer any more.
+	// answerWithin is how long at least, and twice that at most, a peer whose
+	// buffers are full may leave an answer unread. Then it is no peer any more.
 	answerWithin = time.Second
 )
 
@@ -205,7 +206,10 @@ func (f *frames) reply(x *exchange, call uint32, err error) {
 		f.out = header{uint32(x.size()), call, 0}.appendTo(f.out[:0])
 		f.out = x.appendTo(f.out)
 	}
-	_ = f.conn.SetWriteDeadline(time.Now().Add(answerWithin))
+	if now := time.Now(); now.After(f.renew) { // not for every answer: it costs half a microsecond
+		f.renew = now.Add(answerWithin)
+		_ = f.conn.SetWriteDeadline(f.renew.Add(answerWithin))
+	}
 	if _, err := f.conn.Write(f.out); err != nil {
 		f.conn.Close()
 	}
