@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -34,6 +36,7 @@ func filled(letter byte, length int) []byte {
 // nobody's prompt may reach an engine in another's request.
 func TestBodiesAreNeverMixed(t *testing.T) {
 	var mixed, read atomic.Int64
+	others := make(chan struct{}) // something for each request that another has ended
 	look := func(w http.ResponseWriter, r *http.Request) {
 		want := r.Header.Get("X-Letter")[0]
 		body := bufio.NewReader(r.Body)
@@ -42,6 +45,15 @@ func TestBodiesAreNeverMixed(t *testing.T) {
 			http.NewResponseController(w).EnableFullDuplex()
 			streamHeaders(w)
 			send(w, tokenEvent)
+			// Most of the body is still with the gateway, which has its answer.
+			wait, cancel := context.WithTimeout(r.Context(), 20*time.Millisecond)
+			defer cancel()
+			for range 3 {
+				select {
+				case <-others:
+				case <-wait.Done():
+				}
+			}
 		case "breaks off":
 			body.Discard(1000)
 			panic(http.ErrAbortHandler)
@@ -66,11 +78,24 @@ func TestBodiesAreNeverMixed(t *testing.T) {
 	for range 3 {
 		e := httptest.NewUnstartedServer(http.HandlerFunc(look))
 		e.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		e.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			c.(*net.TCPConn).SetReadBuffer(16 << 10)
+			return ctx
+		}
 		e.Start()
 		t.Cleanup(e.Close)
 		urls = append(urls, e.URL)
 	}
-	f := newFront(t, nil, urls...)
+	narrow := gateway.Transport(time.Second)
+	narrow.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			c.(*net.TCPConn).SetWriteBuffer(16 << 10)
+		}
+		return c, err
+	}
+	t.Cleanup(narrow.CloseIdleConnections)
+	f := newFront(t, func(c *gateway.Config) { c.Transport = narrow }, urls...)
 	go func() {
 		for range f.outcomes {
 		}
@@ -79,10 +104,10 @@ func TestBodiesAreNeverMixed(t *testing.T) {
 	for i := range 12 {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(i)))
-			for range 40 {
+			for range 25 {
 				ctx, cancel := context.WithCancel(t.Context())
 				letter := byte('a' + rng.IntN(26))
-				body := filled(letter, 1+rng.IntN(1<<(4+rng.IntN(15))))
+				body := filled(letter, 1+rng.IntN(1<<(10+rng.IntN(9))))
 				r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/v1/chat/completions", bytes.NewReader(body))
 				if err != nil {
 					t.Error(err)
@@ -98,6 +123,10 @@ func TestBodiesAreNeverMixed(t *testing.T) {
 					a.Body.Close()
 				}
 				cancel()
+				select {
+				case others <- struct{}{}:
+				default:
+				}
 			}
 		})
 	}

@@ -166,10 +166,10 @@ func (x *exchange) outgoing(ctx context.Context) (*http.Request, error) {
 	if len(x.body) > 0 {
 		// With GetBody the transport itself replays a request of which
 		// nothing was sent, because its idle connection had been closed. It does so
-		// before RoundTrip returns, while the body is still held here.
-		bytes, held := x.body, x.held
-		out.GetBody = func() (io.ReadCloser, error) { return newPayload(bytes, held), nil }
-		out.Body = newPayload(bytes, held)
+		// before RoundTrip returns, while the body is still here; afterwards it must
+		// hold on to nothing of it.
+		out.GetBody = func() (io.ReadCloser, error) { return newPayload(x.body, x.held), nil }
+		out.Body = newPayload(x.body, x.held)
 	}
 	return out, nil
 }
