@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // draft is a file that takes its name only once it is whole: until then, and
@@ -20,11 +21,12 @@ func draftOf(name string) (*draft, error) {
 	if name == "" {
 		return nil, nil
 	}
-	if real, err := filepath.EvalSymlinks(name); err == nil {
+	device := strings.HasPrefix(name, "/dev/") // also /dev/stdout that leads to a file
+	if real, err := filepath.EvalSymlinks(name); err == nil && !device {
 		name = real
 	}
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if info, err := os.Stat(name); err == nil && (device || !info.Mode().IsRegular()) {
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			return nil, err
 		}
