@@ -68,7 +68,7 @@ func judge(ctx context.Context, w io.Writer, o options) error {
 	report := bench.Report{
 		Name: "soak", Command: "make soak", Origin: bench.Here(), Seeds: []uint64{o.seed},
 		Sizes: map[string]int{"rounds": len(t.Rounds), "seconds": int(t.Seconds), "endpoints": o.endpoints, "clients": o.clients},
-		Bars:  append(t.counts(), t.trends()...), Data: t,
+		Bars:  append(t.counts(), t.trends()...), Data: t.shown(),
 	}
 	report.Print(w)
 	if o.out != "" {

@@ -43,7 +43,7 @@ func (r *rows) RecordOutcome(o feature.Outcome) {
 	r.to.RecordOutcome(o)
 }
 
-// look returns the counts, and ends a round where there is nothing open.
+// look returns the counts, and how many decisions have no outcome yet.
 func (r *rows) look() (decisions, outcomes, stray int64, open int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

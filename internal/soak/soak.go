@@ -65,7 +65,7 @@ func rounds(ctx context.Context, log io.Writer, o options, database string) (*ta
 		var r round
 		r, err = w.round(ctx, o, rng, n)
 		t.Rounds = append(t.Rounds, r)
-		fmt.Fprintf(log, "round %d: %s\n", n, r)
+		fmt.Fprintf(log, "round %s\n", r)
 		tick()
 	}
 	t.Seconds = time.Since(began).Seconds()
@@ -78,6 +78,7 @@ func rounds(ctx context.Context, log io.Writer, o options, database string) (*ta
 
 // round is one round of trouble and what was left when all was well again.
 type round struct {
+	Number  int     `json:"number"`
 	Traffic traffic `json:"traffic"`
 	Away    bool    `json:"away"`    // the store was, in the middle of it
 	Spooled int     `json:"spooled"` // rows that waited on disk at its end
@@ -99,8 +100,8 @@ type round struct {
 }
 
 func (r round) String() string {
-	return fmt.Sprintf("%d requests (%d whole, %d left, %d refused, %d failed), %d decisions stored, %d lost; %g in flight; %.1f MB, %d goroutines, %d files",
-		r.Traffic.Requests, r.Traffic.Whole, r.Traffic.Left, r.Traffic.Refused, r.Traffic.Failed,
+	return fmt.Sprintf("%d: %d requests (%d whole, %d left, %d refused, %d failed), %d decisions stored, %d lost; %g in flight; %.1f MB, %d goroutines, %d files",
+		r.Number, r.Traffic.Requests, r.Traffic.Whole, r.Traffic.Left, r.Traffic.Refused, r.Traffic.Failed,
 		r.Decisions, r.Lost, r.InFlight, float64(r.Heap)/1e6, r.Goroutines, r.Files)
 }
 
@@ -109,7 +110,7 @@ func (r round) String() string {
 const quiet = 20 * time.Second
 
 func (w *world) round(ctx context.Context, o options, rng *rand.Rand, n int) (r round, err error) {
-	r.Away = n%2 == 1
+	r.Number, r.Away = n, n%2 == 1
 	trouble, calm := context.WithTimeout(ctx, o.round)
 	defer calm()
 	var all errgroup.Group

@@ -10,9 +10,9 @@ import (
 
 // tally is what a soak came to.
 type tally struct {
-	Seconds float64 `json:"seconds"`
-	Rounds  []round `json:"rounds"`
-	Left    int     `json:"goroutines_left"` // when all had ended
+	Seconds float64
+	Rounds  []round
+	Left    int // goroutines, when all had ended
 }
 
 // counts are the bars that hold for a soak of any length: nothing is left over,
@@ -88,14 +88,24 @@ func growth(y []float64) float64 {
 	return moment / spread * (n - 1) / mean
 }
 
+// shownRounds is about how many rounds are printed and kept in the file.
+const shownRounds = 12
+
+// shown is some of the rounds, evenly spread, and the last.
+func (t *tally) shown() (some []round) {
+	step := max(1, len(t.Rounds)/shownRounds)
+	for i := (len(t.Rounds) - 1) % step; i < len(t.Rounds); i += step {
+		some = append(some, t.Rounds[i])
+	}
+	return some
+}
+
 // print writes some of the rounds.
 func (t *tally) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "\nround\trequests\twhole\tleft\trefused\tfailed\tstore away\tspooled\tdecisions\tlost\tin flight\theap MB\tgoroutines\tfiles\t")
-	step := max(1, len(t.Rounds)/12)
-	for i := 0; i < len(t.Rounds); i += step {
-		r := t.Rounds[i]
-		fmt.Fprintf(tw, "%d\t%d\t%d\t%d\t%d\t%d\t%v\t%d\t%d\t%d\t%g\t%.1f\t%d\t%d\t\n", i,
+	for _, r := range t.shown() {
+		fmt.Fprintf(tw, "%d\t%d\t%d\t%d\t%d\t%d\t%v\t%d\t%d\t%d\t%g\t%.1f\t%d\t%d\t\n", r.Number,
 			r.Traffic.Requests, r.Traffic.Whole, r.Traffic.Left, r.Traffic.Refused, r.Traffic.Failed, r.Away, r.Spooled,
 			r.Decisions, r.Lost+r.Dropped, r.InFlight, float64(r.Heap)/1e6, r.Goroutines, r.Files)
 	}
