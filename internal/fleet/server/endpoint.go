@@ -28,7 +28,7 @@ type Endpoint struct {
 	ln    net.Listener    // bound, not served yet
 	ctx   context.Context // of Run; nil before and after
 	life  *life           // nil while none is running
-	past  []*life         // stopped; Run waits for what is left of them
+	past  sync.WaitGroup  // lives that were stopped and of which something is left; Run waits for them
 	lives uint64
 }
 
@@ -65,11 +65,8 @@ func (e *Endpoint) run(ctx context.Context) error {
 		e.ln.Close()
 	}
 	e.end()
-	past := e.past
 	e.mu.Unlock() // handlers that are still running may want it
-	for _, l := range past {
-		l.wait()
-	}
+	e.past.Wait()
 	return err
 }
 
@@ -77,7 +74,7 @@ func (e *Endpoint) run(ctx context.Context) error {
 func (e *Endpoint) end() {
 	if e.life != nil {
 		e.life.stop()
-		e.past = append(e.past, e.life)
+		e.past.Go(e.life.wait)
 		e.life = nil
 	}
 }
