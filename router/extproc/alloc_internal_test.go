@@ -132,7 +132,7 @@ func TestAllocatesLittle(t *testing.T) {
 			t.Errorf("%d endpoints: %v allocations a request, want at most %d", endpoints, few, mostRequest)
 		}
 		if chunk := (many - few) / 100; chunk > mostChunk {
-			t.Errorf("%d endpoints: %v allocations a chunk, want at most %d", endpoints, chunk, mostChunk)
+			t.Errorf("%d endpoints: %v allocations a chunk, want at most %v", endpoints, chunk, mostChunk)
 		}
 	}
 }
