@@ -38,10 +38,12 @@ func online(c contender, judge []sample) contender {
 	for i := range judge {
 		for known < len(byEnd) && judge[byEnd[known]].Finished.Before(judge[i].Decided) {
 			k := byEnd[known]
-			of(k).Observe(said(c, k), feature.Seconds(math.Exp(judge[k].TTFT)), feature.Seconds(math.Exp(judge[k].TPOT)))
+			prior := judge[k].Vector.Prior()
+			of(k).Observe(said(c, k, prior), prior.TTFT*feature.Seconds(math.Exp(judge[k].TTFT)), prior.TPOT*feature.Seconds(math.Exp(judge[k].TPOT)))
 			known++
 		}
-		ttft, tpot := of(i).TTFT(), of(i).TPOT()
+		f := said(c, i, judge[i].Vector.Prior())
+		ttft, tpot := of(i).TTFT(f.TTFT.P50), of(i).TPOT(f.TPOT.P50)
 		out[bundle.TTFTP50][i] += ttft
 		out[bundle.TTFTP90][i] += ttft
 		out[bundle.TPOTP50][i] += tpot
@@ -50,10 +52,10 @@ func online(c contender, judge []sample) contender {
 	return out
 }
 
-// said is a contender's forecast of a row, in units of its prior.
-func said(c contender, i int) feature.Forecast {
-	quantiles := func(p50 bundle.Target) feature.Quantiles {
-		return feature.Quantiles{P50: feature.Seconds(math.Exp(c[p50][i])), P90: feature.Seconds(math.Exp(c[p50+1][i]))}
+// said is a contender's forecast of a row.
+func said(c contender, i int, prior feature.Prior) feature.Forecast {
+	quantiles := func(p50 bundle.Target, prior feature.Seconds) feature.Quantiles {
+		return feature.Quantiles{P50: prior * feature.Seconds(math.Exp(c[p50][i])), P90: prior * feature.Seconds(math.Exp(c[p50+1][i]))}
 	}
-	return feature.Forecast{TTFT: quantiles(bundle.TTFTP50), TPOT: quantiles(bundle.TPOTP50)}
+	return feature.Forecast{TTFT: quantiles(bundle.TTFTP50, prior.TTFT), TPOT: quantiles(bundle.TPOTP50, prior.TPOT)}
 }

@@ -17,26 +17,38 @@ type Online struct {
 	underway ending
 }
 
-// underwayRequest is a request whose outcome is known from finished on.
+// underwayRequest is a request of which something is known from finished on: its
+// outcome, or that it is overdue.
 type underwayRequest struct {
 	finished         time.Time
+	overdue          bool
+	load             float64
 	endpoint         string
 	plain, corrected feature.Forecast
 	ttft, tpot       feature.Seconds
 }
 
 // Correct corrects the forecast of a case whose outcome will be known at
-// finished. Cases come in order of time.
+// finished, and whose Load is what coverage goes by. Cases come in order of time.
 func (o *Online) Correct(c *Case, plain feature.Forecast, finished time.Time) feature.Forecast {
 	for len(o.underway) > 0 && o.underway[0].finished.Before(c.At) {
 		u := heap.Pop(&o.underway).(underwayRequest)
+		if u.overdue {
+			o.coverage.Overdue(u.load)
+			continue
+		}
 		o.offset(u.endpoint).Observe(u.plain, u.ttft, u.tpot)
-		o.coverage.Observe(u.corrected, u.ttft, u.tpot)
+		o.coverage.Observe(&correction.Said{Plain: u.plain, Corrected: u.corrected, Load: u.load, Overdue: late(u.ttft, &u.corrected)}, u.ttft, u.tpot)
 	}
-	by := correction.Correct(o.offset(c.Endpoint), &o.coverage)
+	by := correction.Correct(o.offset(c.Endpoint), &o.coverage, plain, c.Load)
 	corrected := plain
 	corrected.TTFT, corrected.TPOT = moved(plain.TTFT, by.TTFT), moved(plain.TPOT, by.TPOT)
-	heap.Push(&o.underway, underwayRequest{finished, c.Endpoint, plain, corrected, c.TTFT, c.TPOT})
+	u := underwayRequest{finished, false, c.Load, c.Endpoint, plain, corrected, c.TTFT, c.TPOT}
+	heap.Push(&o.underway, u)
+	if late(c.TTFT, &corrected) || late(c.CensoredAt, &corrected) {
+		u.overdue, u.finished = true, c.At.Add(corrected.TTFT.P90.Duration())
+		heap.Push(&o.underway, u)
+	}
 	return corrected
 }
 
@@ -49,6 +61,10 @@ func (o *Online) offset(endpoint string) *correction.Offset {
 	}
 	return o.offsets[endpoint]
 }
+
+// late reports whether a first token that came, or had not come, after so long
+// was past its p90: a router counts that as soon as it waits so long.
+func late(ttft feature.Seconds, corrected *feature.Forecast) bool { return ttft > corrected.TTFT.P90 }
 
 // moved is q with logarithms added to it, its p90 not below its p50.
 func moved(q feature.Quantiles, by feature.LogQuantiles) feature.Quantiles {

@@ -36,8 +36,12 @@ func TestOnlineKnowsNoFuture(t *testing.T) {
 		want := corrected(cases, took)
 		now := rapid.IntRange(0, n-1).Draw(t, "now")
 		for i := range cases {
-			if !cases[i].At.Add(took[i]).Before(cases[now].At) {
-				cases[i].TTFT, cases[i].TPOT = 100*cases[i].TTFT, cases[i].TPOT/100
+			if cases[i].At.Add(took[i]).Before(cases[now].At) {
+				continue
+			}
+			cases[i].TPOT /= 100
+			if !cases[i].At.Add(cases[i].TTFT.Duration()).Before(cases[now].At) { // no first token yet
+				cases[i].TTFT *= 100
 			}
 		}
 		if diff := cmp.Diff(want[:now+1], corrected(cases, took)[:now+1]); diff != "" {

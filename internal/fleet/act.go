@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -42,6 +43,7 @@ func (w *world) send(who *client, turn int) error {
 	if w.config.Router.Connections == PerWorker {
 		stuck = who.worker.connect(w.now)
 	}
+	w.router.forced = w.force(c)
 	endpoint, err := w.router.decide(&q, c, stuck, w.time(w.now))
 	if err != nil {
 		return err
@@ -51,6 +53,7 @@ func (w *world) send(who *client, turn int) error {
 		return nil
 	}
 	c.endpoint, c.request.tag = endpoint, c.ticket.stream
+	w.note(c)
 	switch w.config.Router.Connections {
 	case PerSession, PerClient:
 		who.stuck = endpoint
@@ -190,6 +193,8 @@ func (w *world) leave(c *call, o Outcome) {
 	w.live = w.live[:last]
 	w.ended++
 	w.last = w.now
+	w.forked(c)
+	w.record(c, &o)
 	if w.config.Sink != nil {
 		w.config.Sink(o)
 	} else {
@@ -247,25 +252,49 @@ func (w *world) scrape(i int) {
 	}
 }
 
-// nextSlow is when the next engine slows, after now.
-func (w *world) nextSlow() time.Duration {
+// nextChange is when the next engine slows or joins, after now.
+func (w *world) nextChange() time.Duration {
 	at := never
 	for _, e := range w.endpoints {
-		if e.spec.SlowFrom > w.now {
-			at = min(at, e.spec.SlowFrom)
+		for _, when := range []time.Duration{e.spec.SlowFrom, e.spec.JoinsAt} {
+			if when > w.now {
+				at = min(at, when)
+			}
 		}
 	}
 	return at
 }
 
-// slow slows the engines whose time it is.
-func (w *world) slow() {
+// change slows the engines whose time it is, and lets those join.
+func (w *world) change() {
 	for _, e := range w.endpoints {
 		if e.spec.SlowFrom == w.now {
 			e.slow(e.spec.SlowFactor)
 		}
 	}
-	w.agenda.set(w.actorSlow, w.nextSlow())
+	for before := w.meet(); before < len(w.router.targets); before++ {
+		w.scrape(before)
+	}
+	w.agenda.set(w.actorChange, w.nextChange())
+}
+
+// meet makes the engines known whose time it is, and returns how many were
+// before.
+func (w *world) meet() int {
+	before := len(w.router.targets)
+	for i := before; i < len(w.endpoints) && w.endpoints[i].spec.JoinsAt <= w.now; i++ {
+		e := w.endpoints[i]
+		w.router.meet(fmt.Sprintf("engine-%05d", i), e.spec.Class, e.spec.Profile)
+	}
+	return before
+}
+
+// chosen is how many requests an endpoint was sent.
+func (w *world) chosen(endpoint int) int {
+	if endpoint >= len(w.router.targets) { // not met
+		return 0
+	}
+	return w.router.targets[endpoint].chosen
 }
 
 // observe shows the world to the observer.
@@ -273,11 +302,13 @@ func (w *world) observe() {
 	w.sample.At = w.now
 	now := w.time(w.now)
 	for i, e := range w.endpoints {
-		m, t := e.metrics((*Engine).current), w.router.targets[i]
-		w.sample.Endpoints[i] = EndpointSample{
-			Waiting: m.Waiting, Running: m.Running, KVUsed: m.KVUsed,
-			InFlight: t.streams.open(), Chosen: t.chosen, Speed: t.speed.Factor(now),
+		m := e.metrics((*Engine).current)
+		s := EndpointSample{Waiting: m.Waiting, Running: m.Running, KVUsed: m.KVUsed, Chosen: w.chosen(i), Speed: 1}
+		if i < len(w.router.targets) {
+			t := w.router.targets[i]
+			s.InFlight, s.Speed = t.streams.open(), t.speed.Factor(now)
 		}
+		w.sample.Endpoints[i] = s
 	}
 	w.config.Observer(&w.sample)
 }

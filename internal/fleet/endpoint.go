@@ -14,6 +14,10 @@ type EngineSpec struct {
 	Class    string        // as the router sees it; "": the profile's name
 	Overhead time.Duration // holds every request this long before it joins the line
 
+	// JoinsAt is when the router first meets it, in order of the engines; 0:
+	// before the world begins.
+	JoinsAt time.Duration
+
 	// From SlowFrom on every step takes SlowFactor times as long; 0 and 1 mean
 	// that it never slows.
 	SlowFrom   time.Duration

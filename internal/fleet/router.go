@@ -167,6 +167,7 @@ type router struct {
 	seeds    *rand.PCG
 	turn     uint64
 	late     []claim // that the index has not learned of
+	forced   int     // forks: where the next decision sends its request; below 0: where it says
 
 	// One decision's memory, used again.
 	input     policy.Input
@@ -234,6 +235,7 @@ func newRouter(config RouterConfig, seeds *rand.PCG, blockTokens int, now time.T
 		index:  prefix.New(prefix.Config{BlockBytes: blockTokens, TokensPerByte: 1}),
 		demand: correction.NewDemand(now),
 		seeds:  seeds,
+		forced: -1,
 	}
 }
 
@@ -302,8 +304,9 @@ func (r *router) forecast() bool {
 	r.config.Forecaster.Forecast(r.vectors, r.answers)
 	for j, i := range r.asked {
 		if f := &r.answers[j]; f.Known() && sayable(f.TTFT.P50, f.TTFT.P90, f.TPOT.P50, f.TPOT.P90) {
-			in.Candidates[i].Residual = f.Residual
-			in.Candidates[i].Correction = correction.Correct(&r.targets[i].offset, &r.coverage)
+			c := &in.Candidates[i]
+			c.Residual = f.Residual
+			c.Correction = correction.Correct(&r.targets[i].offset, &r.coverage, *f, correction.LoadOf(&c.Load))
 		}
 	}
 	return true
@@ -334,10 +337,12 @@ func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error
 		if err != nil {
 			return 0, err
 		}
-		if r.choice.Shed {
+		stuck = r.choice.Index
+		if r.forced >= 0 {
+			c.ticket.chosen, stuck = stuck, r.forced
+		} else if r.choice.Shed {
 			return -1, nil
 		}
-		stuck = r.choice.Index
 		c.ticket.forecast = r.choice.Forecasts[stuck]
 	} else {
 		c.ticket.forecast = feature.NoForecast

@@ -25,9 +25,11 @@ type ticket struct {
 	work     float64          // seconds of prefill by the step model
 	forecast feature.Forecast // corrected
 	plain    feature.Forecast // before online correction
+	load     float64          // of the endpoint before it, as corrections count
 	mark     correction.Mark  // how far the stream was at the last tick
 	decided  time.Time
 	overdue  bool     // the p90 has been told that it missed
+	chosen   int      // forks: what was decided
 	chain    []uint64 // of the prompt
 	believed belief
 }
@@ -47,8 +49,9 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 		prompt:   request.PromptTokens,
 		cached:   c.CachedTokens,
 		work:     float64(c.Coefficients.Work(request.PromptTokens, uncached)),
-		forecast: t.forecast,
+		forecast: t.forecast, chosen: t.chosen,
 		plain:    correction.Plain(t.forecast, c.Correction),
+		load:     correction.LoadOf(&c.Load),
 		decided:  now,
 		chain:    q.chain,
 		believed: r.believe(r.targets[endpoint], q.chain, c.CachedTokens),
@@ -108,11 +111,7 @@ func (r *router) end(t *ticket, a answer) {
 	r.output.Observe(t.prompt, float64(a.outputTokens))
 	if t.plain.Known() {
 		t.target.offset.Observe(t.plain, a.ttft, a.tpot)
-		ttft := a.ttft
-		if t.overdue { // it has been counted
-			ttft = feature.Seconds(feature.Unknown)
-		}
-		r.coverage.Observe(t.forecast, ttft, a.tpot)
+		r.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.forecast, Load: t.load, Overdue: t.overdue}, a.ttft, a.tpot)
 	}
 	r.test(t, float64(a.cachedTokens))
 }
@@ -147,6 +146,6 @@ func (r *router) tick(now time.Time) {
 func (r *router) observeOverdue(t *ticket, now time.Time) {
 	if !t.overdue && t.plain.Known() && feature.SecondsOf(now.Sub(t.decided)) > t.forecast.TTFT.P90 {
 		t.overdue = true
-		r.coverage.Overdue()
+		r.coverage.Overdue(t.load)
 	}
 }

@@ -36,6 +36,10 @@ type WorldConfig struct {
 	// the Result.
 	Sink func(Outcome)
 
+	// Rows takes the row of each request when it has ended, as production keeps
+	// it of the endpoint chosen. It may keep it. nil: there are none.
+	Rows func(*feature.Row)
+
 	// Observer sees the world every ObserveEvery (0: every second).
 	Observer     func(*Sample)
 	ObserveEvery time.Duration
@@ -67,7 +71,8 @@ type call struct {
 	at, first time.Duration
 	cached    int
 	alone     time.Duration
-	chain     []uint64 // of prompt and answer
+	row       *feature.Row // so far; nil: nobody wants it
+	chain     []uint64     // of prompt and answer
 }
 
 // deadline is when a client gives up. The call may long have ended and be
@@ -94,7 +99,7 @@ type world struct {
 	agenda *agenda
 	// Numbers of the actors there are once; engines stand before them from 0,
 	// then one scraper for each endpoint.
-	actorScrape, actorSlow, actorTimeout, actorWake, actorArrival, actorTick, actorSample int
+	actorScrape, actorChange, actorTimeout, actorWake, actorArrival, actorTick, actorSample int
 
 	events    []Event // of the engine that acts: one memory for all stays in the processor's cache
 	live      []*call
@@ -116,6 +121,7 @@ type world struct {
 	last   time.Duration // end of a request
 	result Result
 	sample Sample
+	fork   *fork              // nil: every request goes where the router sends it
 	check  func(*world) error // tests: after every act
 }
 
@@ -174,11 +180,17 @@ func newWorld(config WorldConfig) (*world, func(), error) {
 		for _, r := range e.ranks {
 			w.units = append(w.units, unit{r, i})
 		}
-		w.router.meet(fmt.Sprintf("engine-%05d", i), e.spec.Class, e.spec.Profile)
+		if joins := e.spec.JoinsAt; i > 0 && joins < config.Engines[i-1].JoinsAt {
+			return nil, nil, fmt.Errorf("engine %d joins at %v, before the one that stands before it", i, joins)
+		}
 	}
 	for range config.Plan.Workers {
 		w.workers = append(w.workers, &worker{})
 	}
+	if w.meet(); len(w.router.targets) == 0 {
+		return nil, nil, errors.New("every engine joins later: want one at the beginning")
+	}
+	w.router.always = config.Rows != nil
 	w.sample.Endpoints = make([]EndpointSample, len(w.endpoints))
 	w.actors()
 	var stop func()
@@ -192,17 +204,17 @@ func (w *world) actors() {
 	n := len(w.units)
 	number := func(count int) int { n += count; return n - count }
 	w.actorScrape = number(len(w.endpoints))
-	w.actorSlow = number(1)
+	w.actorChange = number(1)
 	w.actorTimeout = number(1)
 	w.actorWake = number(1)
 	w.actorArrival = number(1)
 	w.actorTick = number(1)
 	w.actorSample = number(1)
 	w.agenda = newAgenda(n)
-	for i := range w.endpoints {
+	for i := range w.router.targets {
 		w.scrape(i) // a router that has been up for a while
 	}
-	w.agenda.set(w.actorSlow, w.nextSlow())
+	w.agenda.set(w.actorChange, w.nextChange())
 	w.agenda.set(w.actorTick, time.Second)
 	if w.config.Observer != nil {
 		w.agenda.set(w.actorSample, 0)
@@ -241,7 +253,12 @@ func (w *world) run(ctx context.Context) (*Result, error) {
 }
 
 // busy reports whether a request is on its way or still to come.
-func (w *world) busy() bool { return len(w.live) > 0 || len(w.wakes) > 0 || w.awaiting }
+func (w *world) busy() bool {
+	if w.fork != nil && w.fork.ended {
+		return false
+	}
+	return len(w.live) > 0 || len(w.wakes) > 0 || w.awaiting
+}
 
 func (w *world) act(actor int) error {
 	switch {
@@ -249,8 +266,8 @@ func (w *world) act(actor int) error {
 		return w.step(actor)
 	case actor < w.actorScrape+len(w.endpoints):
 		w.scrape(actor - w.actorScrape)
-	case actor == w.actorSlow:
-		w.slow()
+	case actor == w.actorChange:
+		w.change()
 	case actor == w.actorTimeout:
 		return w.giveUp()
 	case actor == w.actorWake:
@@ -281,7 +298,7 @@ func (w *world) finish() *Result {
 	for i, e := range w.endpoints {
 		m := e.metrics((*Engine).current)
 		r.Engines = append(r.Engines, m)
-		r.Chosen = append(r.Chosen, w.router.targets[i].chosen)
+		r.Chosen = append(r.Chosen, w.chosen(i))
 		r.Steps += m.Steps
 	}
 	return r

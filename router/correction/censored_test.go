@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
 )
 
@@ -69,14 +70,25 @@ func TestSpeedBearsALongStep(t *testing.T) {
 }
 
 // Requests that hang are misses before they end, so the p90 rises while they
-// hang.
+// hang; once they have ended, it is by where they came.
 func TestAnOverdueRequestIsAMissNow(t *testing.T) {
-	var waiting, ended correction.Coverage
-	for range 10 {
-		waiting.Overdue()
-		ended.Observe(forecast(1, 1), 100, 1)
+	var c correction.Coverage
+	observe := func(ttft feature.Seconds, overdue bool) {
+		f := forecast(1, 1)
+		c.Observe(&correction.Said{Plain: f, Corrected: f, Load: 5, Overdue: overdue}, ttft, 1)
 	}
-	if waiting.TTFT() <= 0 || waiting.TTFT() != ended.TTFT() || waiting.TPOT() != 0 {
-		t.Errorf("ten overdue requests moved the p90 by %v and %v, ten that took too long by %v", waiting.TTFT(), waiting.TPOT(), ended.TTFT())
+	for range 100 {
+		observe(1, false)
+	}
+	before := c.TTFT(5)
+	for range 20 {
+		c.Overdue(5)
+	}
+	hanging := c.TTFT(5)
+	for range 20 {
+		observe(3, true)
+	}
+	if after := c.TTFT(5); !(before < 0) || hanging < 1 || math.Abs(after-math.Log(1.5)) > 1e-6 {
+		t.Errorf("the p90 was moved by %v, by %v while 20 of 120 hang, and by %v when they came at 1.5 times of it", before, hanging, after)
 	}
 }

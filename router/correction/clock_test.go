@@ -168,10 +168,10 @@ func TestPlainTakesTheCorrectionOut(t *testing.T) {
 	var c correction.Coverage
 	for range 50 {
 		o.Observe(forecast(1, 0.02), 1.3, 0.03)
-		c.Observe(forecast(1, 0.02), 3, 0.01)
+		c.Observe(&correction.Said{Plain: forecast(1, 0.02), Corrected: forecast(1, 0.02), Load: 9}, 3, 0.01)
 	}
-	r := correction.Correct(&o, &c)
-	if r.TTFT.P50 != o.TTFT() || r.TPOT.P90 != o.TPOT()+c.TPOT() {
+	r := correction.Correct(&o, &c, forecast(1, 0.02), 9)
+	if r.TTFT.P50 != o.TTFT(1) || r.TPOT.P90 != o.TPOT(0.02)+c.TPOT(9) {
 		t.Errorf("the correction is %+v", r)
 	}
 	f := forecast(1, 0.02)

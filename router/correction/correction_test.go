@@ -49,51 +49,6 @@ func forecast(ttft, tpot feature.Seconds) feature.Forecast {
 	return feature.Forecast{TTFT: feature.Quantiles{P50: ttft, P90: 2 * ttft}, TPOT: feature.Quantiles{P50: tpot, P90: 2 * tpot}}
 }
 
-func TestOffsetLearnsWhatRemains(t *testing.T) {
-	var o correction.Offset
-	for range 200 {
-		o.Observe(forecast(1, 0.02), 1.2, 0.02)
-		o.Observe(forecast(1, 0.02), feature.Seconds(math.NaN()), -1)
-	}
-	if got, want := o.TTFT(), math.Log(1.2); math.Abs(got-want) > 0.05 {
-		t.Errorf("offset is %.3f, want about %.3f", got, want)
-	}
-	if got := o.TPOT(); got != 0 {
-		t.Errorf("TPOT was right, yet its offset is %v", got)
-	}
-	before := o.TTFT()
-	o.Forget()
-	if after := o.TTFT(); after >= before || after <= 0 {
-		t.Errorf("another bundle leaves %.3f of %.3f", after, before)
-	}
-	for range 500 {
-		o.Observe(forecast(1, 1), 1000, 1)
-	}
-	if o.TTFT() > 0.5 {
-		t.Errorf("offset %v is past its bound", o.TTFT())
-	}
-}
-
-func TestCoverageSettlesAtNineInTen(t *testing.T) {
-	var c correction.Coverage
-	covered, total := 0, 0
-	for i := range 20_000 {
-		actual := feature.Seconds(float64(i*7919%1000) / 1000 * 3) // evenly from 0 to 3
-		f := forecast(0.5, 0.5)
-		f.TTFT.P90 = feature.Seconds(2.2 * math.Exp(c.TTFT()))
-		if i > 10_000 {
-			total++
-			if actual <= f.TTFT.P90 {
-				covered++
-			}
-		}
-		c.Observe(f, actual, actual)
-	}
-	if share := float64(covered) / float64(total); share < 0.87 || share > 0.93 {
-		t.Errorf("p90 covers %.3f", share)
-	}
-}
-
 func limits() correction.Limits {
 	l := correction.DefaultLimits()
 	l.ReturnHold = 10 * time.Second

@@ -103,7 +103,7 @@ func (s *scratch) join(a asking) {
 		}
 		c := &s.input.Candidates[i]
 		c.Residual = s.forecasts[j].Residual
-		c.Correction = correction.Correct(&e.offset, &s.llm.coverage)
+		c.Correction = correction.Correct(&e.offset, &s.llm.coverage, s.forecasts[j], correction.LoadOf(&c.Load))
 	}
 }
 

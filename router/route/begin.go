@@ -173,7 +173,7 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 		work: float64(c.Coefficients.Work(request.PromptTokens, uncached)),
 	}
 	t.query.Prompt = nil // the body is not ours to keep
-	t.plain = correction.Plain(t.corrected, c.Correction)
+	t.plain, t.load = correction.Plain(t.corrected, c.Correction), correction.LoadOf(&c.Load)
 	if !q.Streaming {
 		wait := c.Prior(request).TTFT
 		if t.corrected.Known() {

@@ -81,11 +81,7 @@ func (t *Ticket) learn(e *End) {
 	t.llm.output.Observe(prompt, e.OutputTokens/float64(max(1, t.query.Completions)))
 	if t.plain.Known() {
 		t.endpoint.offset.Observe(t.plain, e.TTFT, e.TPOT)
-		ttft := e.TTFT
-		if t.overdue { // it has been counted
-			ttft = feature.Seconds(feature.Unknown)
-		}
-		t.llm.coverage.Observe(t.corrected, ttft, e.TPOT)
+		t.llm.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.corrected, Load: t.load, Overdue: t.overdue}, e.TTFT, e.TPOT)
 	}
 }
 

@@ -154,7 +154,7 @@ func (e *endpoint) observeOverdue(now time.Time) {
 	for t := range e.silent { // in no order, which is no matter: all count alike
 		if !t.overdue && t.query.Streaming && t.plain.Known() && feature.SecondsOf(now.Sub(t.decidedAt)) > t.corrected.TTFT.P90 {
 			t.overdue = true
-			t.llm.coverage.Overdue()
+			t.llm.coverage.Overdue(t.load)
 		}
 	}
 }

@@ -33,6 +33,7 @@ type Ticket struct {
 	entry     ledger.Entry
 	corrected feature.Forecast
 	plain     feature.Forecast // before online correction
+	load      float64          // of the endpoint before it, as corrections count
 	bundle    int64            // behind them
 	attempt   int              // 1, and one more after each move
 	work      float64          // seconds of prefill by the step model

@@ -35,6 +35,9 @@ func (s score) MarshalJSON() ([]byte, error) {
 	})
 }
 
+// loadColumn is what deciles of load, and the bands of coverage, are of.
+var loadColumn = feature.Index("inflight_requests")
+
 // tally gathers the errors of one contender.
 type tally [2]struct {
 	off                []float64 // relative
@@ -50,10 +53,10 @@ type tally [2]struct {
 func (t *tally) add(samples []learn.Sample, forecasts []feature.Forecast) {
 	var coverage correction.Coverage
 	for i := range samples {
-		actual, f := latencies(&samples[i]), forecasts[i]
+		actual, f, load := latencies(&samples[i]), forecasts[i], float64(samples[i].Vector[loadColumn])
 		moved := f
-		moved.TTFT = quantiles(float64(f.TTFT.P50), float64(f.TTFT.P90)*math.Exp(coverage.TTFT()))
-		moved.TPOT = quantiles(float64(f.TPOT.P50), float64(f.TPOT.P90)*math.Exp(coverage.TPOT()))
+		moved.TTFT = quantiles(float64(f.TTFT.P50), float64(f.TTFT.P90)*math.Exp(coverage.TTFT(load)))
+		moved.TPOT = quantiles(float64(f.TPOT.P50), float64(f.TPOT.P90)*math.Exp(coverage.TPOT(load)))
 		for k, q := range [2][2]feature.Quantiles{{f.TTFT, moved.TTFT}, {f.TPOT, moved.TPOT}} {
 			x, p50, into := actual[k], float64(q[0].P50), &t[k]
 			if x != x {
@@ -71,7 +74,7 @@ func (t *tally) add(samples []learn.Sample, forecasts []feature.Forecast) {
 				into.covered++
 			}
 		}
-		coverage.Observe(moved, feature.Seconds(actual[0]), feature.Seconds(actual[1]))
+		coverage.Observe(&correction.Said{Plain: f, Corrected: moved, Load: load}, feature.Seconds(actual[0]), feature.Seconds(actual[1]))
 	}
 }
 

@@ -1,0 +1,53 @@
+package fleet
+
+import (
+	"encoding/binary"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
+
+// note begins the row of a request that was just decided on.
+func (w *world) note(c *call) {
+	if w.config.Rows == nil {
+		return
+	}
+	r, t := w.router, &c.ticket
+	candidate := &r.input.Candidates[c.endpoint]
+	c.row = &feature.Row{
+		DecidedAt: t.decided, Endpoint: candidate.Endpoint, Class: candidate.Class, Schema: feature.Schema,
+		Vector:   candidate.Vector(&r.input.Request),
+		Explored: r.choice.Explored && r.choice.Index == c.endpoint,
+		Forecast: t.plain, Corrected: t.forecast,
+	}
+	binary.BigEndian.PutUint64(c.row.Decision[8:], c.id)
+}
+
+// record hands over the row of a request that ended so. An end before the first
+// token tells only that it would have come later; of a request that was cut off
+// after it, nothing but its TTFT is known.
+func (w *world) record(c *call, o *Outcome) {
+	if c.row == nil {
+		return
+	}
+	unknown := feature.Seconds(feature.Unknown)
+	out := &c.row.Outcome
+	*out = feature.Outcome{
+		Decision: c.row.Decision, DecidedAt: c.row.DecidedAt, Attempt: 1, Status: o.Status, Endpoint: c.row.Endpoint,
+		TTFT: unknown, TPOT: unknown, E2E: unknown, CensoredAt: unknown,
+		OutputTokens: float64(o.OutputTokens), CachedTokens: float64(o.CachedTokens), FinishedAt: w.time(w.now),
+	}
+	switch {
+	case o.OutputTokens > 0:
+		out.TTFT = feature.SecondsOf(o.TTFT)
+	case o.Status != feature.UpstreamError: // refused: says nothing of how long it would have taken
+		out.CensoredAt = feature.SecondsOf(o.E2E)
+	}
+	if o.Status == feature.OK {
+		out.E2E = feature.SecondsOf(o.E2E)
+		if o.OutputTokens > 1 {
+			out.TPOT = feature.SecondsOf(o.TPOT)
+		}
+	}
+	w.config.Rows(c.row)
+	c.row = nil
+}
