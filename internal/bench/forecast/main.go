@@ -41,10 +41,10 @@ type options struct {
 
 // part is one source of rows: it adds sizes and bars to the report, and its
 // tables are printed and kept.
-type part func(ctx context.Context, o options, report *bench.Report) ([]table, error)
+type part func(ctx context.Context, o options, report *bench.Report) ([]printed, error)
 
 // parts are all of them, in the order of the report.
-var parts = []part{measuredRows}
+var parts = []part{measuredRows, simulatedRows}
 
 func run(ctx context.Context, w io.Writer, o options) error {
 	if o.data == "" {
@@ -53,7 +53,7 @@ func run(ctx context.Context, w io.Writer, o options) error {
 	report := bench.Report{
 		Name: "forecast", Command: "make bench-forecast", Origin: bench.Here(), Seeds: []uint64{o.seed}, Sizes: map[string]int{},
 	}
-	var tables []table
+	var tables []printed
 	for _, part := range parts {
 		t, err := part(ctx, o, &report)
 		if err != nil {

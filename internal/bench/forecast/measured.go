@@ -31,12 +31,12 @@ var bounds = map[string]float64{
 const coverLeast, coverMost = 0.87, 0.93
 
 // measuredRows judges on what was measured at real endpoints.
-func measuredRows(ctx context.Context, o options, report *bench.Report) ([]table, error) {
+func measuredRows(ctx context.Context, o options, report *bench.Report) ([]printed, error) {
 	p, err := physics.Named(routerProfile)
 	if err != nil {
 		return nil, err
 	}
-	var tables []table
+	var tables []printed
 	for _, x := range []struct{ name, pattern string }{{"sharegpt", "sharegpt-h200*.jsonl"}, {"bimodal", "bimodal-h200*.jsonl"}} {
 		t, err := read(o.data, x.name, x.pattern, p)
 		if err != nil {
