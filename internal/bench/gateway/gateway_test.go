@@ -47,14 +47,14 @@ func TestTimes(t *testing.T) {
 // What is lost, or costs more than it may, is short.
 func TestBars(t *testing.T) {
 	plain := row{Crowd: times{1, 2}, EventsASecond: 1000, CPULong: 100, CPUEvent: 10, HeapEarly: 100, HeapLate: 100}
-	good := results{Rows: [ways]row{plain, plain, plain}}
+	good := results{Rows: [ways]row{plain, plain, plain}, Throughput: []float64{0.2, 1, 0.9}}
 	if short := shortOf(good.bars()); len(short) > 0 {
 		t.Errorf("all is as it is without a router, and short are %v", short)
 	}
 	worse := plain
 	worse.Failed, worse.Missing, worse.HeapLate = 1, 1, 120
 	worse.Crowd, worse.EventsASecond, worse.CPULong, worse.CPUEvent = times{2, 5}, 600, 201, 16
-	bad := results{Rows: [ways]row{plain, plain, worse}}
+	bad := results{Rows: [ways]row{plain, plain, worse}, Throughput: []float64{0.6, 2, 0.7, 0.6}}
 	if all := bad.bars(); len(shortOf(all)) != len(all) {
 		t.Errorf("short are %v of %d", shortOf(all), len(all))
 	}

@@ -95,12 +95,13 @@ type row struct {
 
 // results is everything that was measured.
 type results struct {
-	Rows [ways]row `json:"rows"`
+	Rows       [ways]row `json:"rows"`
+	Throughput []float64 `json:"throughput_over_bare_proxy"` // events/s of the router over those of the proxy beside it, a value a turn
 }
 
 // blocks is into how many turns of each way a measurement is cut, so that what
 // else the machine does meets all ways alike.
-const blocks = 4
+const blocks = 8
 
 // Tokens of an answer.
 const (
@@ -135,7 +136,9 @@ func (r *results) measure(ctx context.Context, w io.Writer, s *scene, o options)
 		fmt.Fprintf(w, "%s: prompts of %d bytes, answers of %d tokens, %d at once\n", m.name, m.load.Prompt, m.load.Tokens, m.load.Concurrent)
 		got = [ways]outcome{}
 		stop := s.profile(ctx, o, m.name)
+		r.Throughput = r.Throughput[:0] // of the last measurement, which is about throughput
 		for block := range blocks {
+			var rate [ways]float64
 			for i := range ways {
 				if block%2 == 1 {
 					i = ways - 1 - i
@@ -145,7 +148,9 @@ func (r *results) measure(ctx context.Context, w io.Writer, s *scene, o options)
 					return err
 				}
 				got[i].add(part)
+				rate[i] = float64(part.Events) / part.Elapsed.Seconds()
 			}
+			r.Throughput = append(r.Throughput, rate[routed]/rate[proxied])
 		}
 		if err := stop(); err != nil {
 			return err
@@ -168,6 +173,13 @@ func (r *row) count(o outcome) {
 	r.Requests += o.Requests
 	r.Failed += o.Failed
 	r.Missing += o.Missing
+}
+
+// median of what is not empty.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // held opens streams, one round of them, and looks at what they cost while all

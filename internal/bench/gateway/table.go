@@ -40,6 +40,6 @@ func (r *results) bars() []bench.Bar {
 		{Name: "ttft_p99_over_bare_proxy", Value: router.Crowd.P99 / proxy.Crowd.P99, Relation: bench.AtMost, Bound: 2},
 		{Name: "cpu_long_request_over_bare_proxy", Value: router.CPULong / proxy.CPULong, Relation: bench.AtMost, Bound: 2},
 		{Name: "cpu_streamed_token_over_bare_proxy", Value: router.CPUEvent / proxy.CPUEvent, Relation: bench.AtMost, Bound: 1.5},
-		{Name: "stream_throughput_over_bare_proxy", Value: router.EventsASecond / proxy.EventsASecond, Relation: bench.AtLeast, Bound: 0.7},
+		{Name: "stream_throughput_over_bare_proxy", Value: median(r.Throughput), Relation: bench.AtLeast, Bound: 0.7},
 	}
 }
