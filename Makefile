@@ -94,7 +94,7 @@ bench-published: ## the published workloads in simulation, beside their publishe
 	$(Q)$(GO) run ./internal/bench/published --data '$(SPILLWAY_DATA)' --out docs/results
 
 .PHONY: bench-forecast
-bench-forecast: ## forecasts on measured rows they have not seen, beside the prior, trees and a baseline (needs SPILLWAY_DATA)
+bench-forecast: ## forecasts on measured and simulated rows they have not seen, beside the prior, trees and a baseline (needs SPILLWAY_DATA; minutes)
 	$(Q)$(GO) run ./internal/bench/forecast --data '$(SPILLWAY_DATA)' --out docs/results
 
 .PHONY: bench-fleet

@@ -10,7 +10,8 @@ import (
 )
 
 // Online corrects the forecasts of one LLM as a router does: by those outcomes
-// alone that were known when a decision was made. The zero value knows none.
+// alone that were known when a decision was made, and by the requests that were
+// overdue by then. The zero value knows none.
 type Online struct {
 	offsets  map[string]*correction.Offset // by endpoint
 	coverage correction.Coverage

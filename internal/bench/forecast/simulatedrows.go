@@ -54,7 +54,7 @@ func simulatedRows(ctx context.Context, o options, report *bench.Report) ([]prin
 		}
 		r := f.Report(o.seed)
 		report.Sizes[s.name+" rows judged"] = int(r.Judged)
-		tables = append(tables, judgedTable{fmt.Sprintf("%s: simulated, loads of %v of the knee (%g requests/s) learned, of %v judged", s.name, s.learned, s.knee, s.judged), r})
+		tables = append(tables, judgedBy(fmt.Sprintf("%s: simulated, loads of %v of the knee (%g requests/s) learned, of %v judged", s.name, s.learned, s.knee, s.judged), r))
 		report.Bars = append(report.Bars, simulatedBars(s.name, &r, report)...)
 	}
 	settled, err := newcomers(ctx, seeds, report)

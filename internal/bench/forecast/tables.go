@@ -31,6 +31,20 @@ type judgedTable struct {
 	Report evaluate.Report `json:"report"`
 }
 
+// judgedBy keeps of a report what its table shows.
+func judgedBy(title string, r evaluate.Report) judgedTable {
+	for i := range r.Series {
+		s := &r.Series[i]
+		for _, q := range []*evaluate.Quality{&s.TTFT, &s.TPOT} {
+			q.ByEndpoint, q.ByPrompt, q.Reliability, q.Over = nil, nil, nil, nil
+			if i < len(r.Series)-1 {
+				q.ByLoad = nil
+			}
+		}
+	}
+	return judgedTable{title, r}
+}
+
 func (t judgedTable) print(w io.Writer) error {
 	err := aligned(w, t.Title, "latency\tforecast\trows\tMAPE\tmedian\tWAPE\tp90 covers\tp90/p50\tbias\tspread\trange\tpairs in order\t", func(w io.Writer) {
 		for _, latency := range []string{"TTFT", "TPOT"} {
