@@ -13,6 +13,10 @@ const (
 	coverageLeast  = 30  // under so many a band goes by what is known of all; under so many of all nothing is moved
 	coverageMost   = 1.5 // furthest that a p90 is moved, in log
 
+	// coverageSlack is how far above the outcome aimed at a p90 is put, in log:
+	// where all outcomes are alike, rounding must not decide which is below it.
+	coverageSlack = 1e-3
+
 	// While load grows, the last outcomes are better than the next: the share of
 	// them that is aimed at rises by levelGain of what more than one in ten has
 	// missed, within bounds (adaptive conformal inference, Gibbs and Candes 2021).
@@ -144,5 +148,5 @@ func (r *recent) add(o outcome) {
 	sorted := r.kept
 	slices.Sort(sorted[:r.n])
 	at := min(r.n, int(math.Ceil((coverageGoal+r.level)*float64(r.n+1)))) - 1
-	r.goal = min(coverageMost, max(-coverageMost, float64(sorted[at])))
+	r.goal = min(coverageMost, max(-coverageMost, float64(sorted[at])+coverageSlack))
 }

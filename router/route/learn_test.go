@@ -196,6 +196,12 @@ func TestARequestThatWaitsPastItsP90IsAMissNow(t *testing.T) {
 			c := w.memory.decision(ticket).Candidates[0]
 			return c.Corrected.TTFT.P90 / c.Forecast.TTFT.P90
 		}
+		for range 40 { // so many that a p90 is moved at all
+			ticket := w.begin(t, query("now"))
+			as := served(1000, 100)
+			as.TTFT = w.memory.decision(ticket).Candidates[0].Forecast.TTFT.P50
+			ticket.End(as)
+		}
 		before := p90()
 		var hung []*route.Ticket
 		for i := range 5 {
@@ -206,7 +212,13 @@ func TestARequestThatWaitsPastItsP90IsAMissNow(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		during := p90()
 		for _, ticket := range hung {
-			ticket.End(served(1000, 100))
+			late := served(1000, 100)
+			late.TTFT = 120
+			ticket.End(late)
+		}
+		for i := range hung { // the same load again
+			ticket := w.begin(t, query(fmt.Sprint("new", i)))
+			defer ticket.End(ended(feature.ClientAbort, 0))
 		}
 		if after := p90(); !(during > before) || after < during*0.999 {
 			t.Errorf("the p90 was moved by %v before, %v while five requests hung, %v after", before, during, after)
