@@ -12,9 +12,10 @@ import (
 
 // online is what a contender says once a router has corrected it: every row by
 // what the held-out rows of the same endpoint, whose outcomes were known when it
-// was decided, left of its p50. An error that an endpoint has in all its
-// requests is gone by that in a minute; what endpoints are put in order by, and
-// how many outcomes a p90 covers, is what remains.
+// was decided, left of its p50, and its p90 by where the outcomes of like load
+// came. An error that an endpoint has in all its requests is gone by that in a
+// minute; what endpoints are put in order by, and how many outcomes a p90
+// covers, is what remains.
 func online(c contender, judge []sample) contender {
 	var out contender
 	for target := range out {
@@ -34,20 +35,26 @@ func online(c contender, judge []sample) contender {
 		}
 		return o
 	}
+	var p90s correction.Coverage
+	corrected := make([]feature.Forecast, len(judge))
 	known := 0
 	for i := range judge {
 		for known < len(byEnd) && judge[byEnd[known]].Finished.Before(judge[i].Decided) {
 			k := byEnd[known]
 			prior := judge[k].Vector.Prior()
-			of(k).Observe(said(c, k, prior), prior.TTFT*feature.Seconds(math.Exp(judge[k].TTFT)), prior.TPOT*feature.Seconds(math.Exp(judge[k].TPOT)))
+			plain, ttft, tpot := said(c, k, prior), prior.TTFT*feature.Seconds(math.Exp(judge[k].TTFT)), prior.TPOT*feature.Seconds(math.Exp(judge[k].TPOT))
+			of(k).Observe(plain, ttft, tpot)
+			p90s.Observe(&correction.Said{Plain: plain, Corrected: corrected[k], Load: loadOf(&judge[k].Vector)}, ttft, tpot)
 			known++
 		}
-		f := said(c, i, judge[i].Vector.Prior())
-		ttft, tpot := of(i).TTFT(f.TTFT.P50), of(i).TPOT(f.TPOT.P50)
-		out[bundle.TTFTP50][i] += ttft
-		out[bundle.TTFTP90][i] += ttft
-		out[bundle.TPOTP50][i] += tpot
-		out[bundle.TPOTP90][i] += tpot
+		prior := judge[i].Vector.Prior()
+		plain := said(c, i, prior)
+		by := correction.Correct(of(i), &p90s, plain, loadOf(&judge[i].Vector))
+		out[bundle.TTFTP50][i] += by.TTFT.P50
+		out[bundle.TTFTP90][i] = max(out[bundle.TTFTP90][i]+by.TTFT.P90, out[bundle.TTFTP50][i])
+		out[bundle.TPOTP50][i] += by.TPOT.P50
+		out[bundle.TPOTP90][i] = max(out[bundle.TPOTP90][i]+by.TPOT.P90, out[bundle.TPOTP50][i])
+		corrected[i] = said(out, i, prior)
 	}
 	return out
 }
