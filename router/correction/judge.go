@@ -31,8 +31,9 @@ type Settled struct {
 // A Judge says from the last 200 outcomes of one LLM whether its forecasts are
 // wrong: half of them off by more than 1.5 times, fewer than 75 % at or below
 // their p90, or pairs of endpoints put in the wrong order more often than a
-// coin would, with 99 % confidence. TTFT and TPOT are judged apart. The zero
-// value has seen nothing. It never allocates.
+// coin would, with 99 % confidence. From 50 outcomes on the first two rules hold
+// with 99 % confidence too. TTFT and TPOT are judged apart. The zero value has
+// seen nothing. It never allocates.
 type Judge struct{ ttft, tpot trial }
 
 // Observe takes in one outcome.
@@ -109,19 +110,13 @@ func (t *trial) pair(h half) {
 	t.next = (t.next + 1) % pairsWaiting
 }
 
-func (t *trial) off() bool { return t.far.judged() && t.far.share() > 0.5 }
+func (t *trial) off() bool { return t.far.exceeds(0.5) }
 
-func (t *trial) uncovered() bool { return t.missed.judged() && t.missed.share() > 1-wrongCoverage }
+func (t *trial) uncovered() bool { return t.missed.exceeds(1 - wrongCoverage) }
 
-// disordered reports whether Wilson's interval for the share of reversed pairs
-// lies above one half.
-func (t *trial) disordered() bool {
-	if !t.reversed.judged() {
-		return false
-	}
-	p, n := t.reversed.share(), float64(t.reversed.n)
-	return (p+z99*z99/(2*n)-z99*math.Sqrt(p*(1-p)/n+z99*z99/(4*n*n)))/(1+z99*z99/n) > 0.5
-}
+// disordered reports whether more than half of the pairs are reversed, for
+// sure.
+func (t *trial) disordered() bool { return t.reversed.judged() && t.reversed.least() > 0.5 }
 
 // flags are the last 200 answers to one question.
 type flags struct {
@@ -143,5 +138,21 @@ func (f *flags) add(yes bool) {
 }
 
 func (f *flags) judged() bool { return f.n >= judgedLeast }
+
+// exceeds reports whether more than the share say yes: as counted once all 200
+// are there, and before that for sure. A rule that is looked at after every
+// outcome must not go by the luck of the first fifty.
+func (f *flags) exceeds(share float64) bool {
+	if f.n == judgedOutcomes {
+		return f.share() > share
+	}
+	return f.judged() && f.least() > share
+}
+
+// least is the lower end of Wilson's 99 % interval of the share.
+func (f *flags) least() float64 {
+	p, n := f.share(), float64(f.n)
+	return (p + z99*z99/(2*n) - z99*math.Sqrt(p*(1-p)/n+z99*z99/(4*n*n))) / (1 + z99*z99/n)
+}
 
 func (f *flags) share() float64 { return float64(f.of) / float64(f.n) }
