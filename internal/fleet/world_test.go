@@ -413,6 +413,8 @@ func (h hating) Forecast(vectors []feature.Vector, out []feature.Forecast) {
 	}
 }
 
+// An endpoint that is forecast badly is avoided, until what came of the requests
+// it got has corrected its forecasts.
 func TestForecastsDecide(t *testing.T) {
 	c := world(policy.Predicted, 3, single(300, 30, 20, 50*time.Millisecond))
 	c.Engines[2].Profile.KVCapacityTokens = 2048
@@ -420,7 +422,7 @@ func TestForecastsDecide(t *testing.T) {
 	c.Router.Settings.Exploration = 0
 	c.Router.Forecaster = hating{feature.Index("kv_capacity_tokens"), 2048}
 	r := simulate(t, c)
-	if r.Chosen[2] > 20 || r.Chosen[0] < 100 {
+	if r.Chosen[2] > 40 || r.Chosen[0] < 100 {
 		t.Errorf("the endpoint whose forecasts are bad got %v", r.Chosen)
 	}
 }
