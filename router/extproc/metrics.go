@@ -11,8 +11,7 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	refusals *prometheus.CounterVec
-	usage    *prometheus.CounterVec
-	unread   *prometheus.CounterVec
+	answers  *front.Counters
 	streams  prometheus.Gauge
 	moved    prometheus.Counter
 	silent   prometheus.Counter
@@ -38,14 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "spillway_router_extproc_refusals_total",
 			Help: "Requests of proxies that were refused before a decision, by reason.",
 		}, []string{"reason"}),
-		usage: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_router_extproc_answers_total",
-			Help: "Complete responses that were metered, by whether the engine reported usage.",
-		}, []string{"usage"}),
-		unread: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_router_extproc_events_unread_total",
-			Help: "Events of responses that the meter could not read, by reason.",
-		}, []string{"reason"}),
+		answers: front.NewCounters(reg, "spillway_router_extproc_"),
 		streams: with.NewGauge(prometheus.GaugeOpts{
 			Name: "spillway_router_extproc_streams",
 			Help: "Streams of proxies that are open, one for each request.",
@@ -82,29 +74,5 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	} {
 		m.refusals.WithLabelValues(why)
 	}
-	for _, reported := range []string{"reported", "absent"} {
-		m.usage.WithLabelValues(reported)
-	}
-	for _, why := range []string{"malformed", "too_long"} {
-		m.unread.WithLabelValues(why)
-	}
 	return m
-}
-
-// heard counts what was heard of a response that was shown to its end.
-func (m *metrics) heard(a *front.Answer, how feature.Status) {
-	if n := a.Malformed(); n > 0 {
-		m.unread.WithLabelValues("malformed").Add(float64(n))
-	}
-	if n := a.Skipped(); n > 0 {
-		m.unread.WithLabelValues("too_long").Add(float64(n))
-	}
-	if how != feature.OK || !a.Metered() {
-		return
-	}
-	usage := "absent"
-	if a.Usage() {
-		usage = "reported"
-	}
-	m.usage.WithLabelValues(usage).Inc()
 }

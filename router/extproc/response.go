@@ -100,6 +100,6 @@ func (s *stream) finish(now time.Time) {
 	}
 	s.answer.Finish(now)
 	how, err := s.answer.Judge()
-	s.p.metrics.heard(&s.answer, how)
+	s.p.metrics.answers.Heard(&s.answer, how)
 	s.end(how, now, err)
 }

@@ -13,8 +13,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	retries  *prometheus.CounterVec
-	usage    *prometheus.CounterVec
-	unread   *prometheus.CounterVec
+	answers  *front.Counters
 	inFlight prometheus.Gauge
 
 	bodyBytes   prometheus.Histogram
@@ -37,14 +36,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "spillway_router_retries_total",
 			Help: "Requests moved to the next best endpoint before the first byte of an answer, by reason.",
 		}, []string{"reason"}),
-		usage: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_router_answers_total",
-			Help: "Complete answers of the APIs that are understood, by whether the engine reported usage.",
-		}, []string{"usage"}),
-		unread: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_router_events_unread_total",
-			Help: "Events of answers that the meter could not read, by reason.",
-		}, []string{"reason"}),
+		answers: front.NewCounters(reg, "spillway_router_"),
 		inFlight: with.NewGauge(prometheus.GaugeOpts{
 			Name: "spillway_router_requests_in_flight",
 			Help: "Requests being read, decided or answered.",
@@ -76,29 +68,5 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	} {
 		m.refusals.WithLabelValues(why)
 	}
-	for _, reported := range []string{"reported", "absent"} {
-		m.usage.WithLabelValues(reported)
-	}
-	for _, why := range []string{"malformed", "too_long"} {
-		m.unread.WithLabelValues(why)
-	}
 	return m
-}
-
-// heard counts what was heard of an answer that was passed on to its end.
-func (m *metrics) heard(a *front.Answer, how feature.Status) {
-	if n := a.Malformed(); n > 0 {
-		m.unread.WithLabelValues("malformed").Add(float64(n))
-	}
-	if n := a.Skipped(); n > 0 {
-		m.unread.WithLabelValues("too_long").Add(float64(n))
-	}
-	if how != feature.OK || !a.Metered() {
-		return
-	}
-	usage := "absent"
-	if a.Usage() {
-		usage = "reported"
-	}
-	m.usage.WithLabelValues(usage).Inc()
 }

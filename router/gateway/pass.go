@@ -67,7 +67,7 @@ func (x *exchange) pass(a *answer) {
 	x.heard.Finish(a.at)
 	trail(h, a.Response, announced)
 	how, err := x.heard.Judge()
-	x.g.metrics.heard(&x.heard, how)
+	x.g.metrics.answers.Heard(&x.heard, how)
 	x.end(how, a.at, err)
 }
 
