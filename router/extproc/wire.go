@@ -84,10 +84,10 @@ func (m *message) read(b []byte) error {
 			// unknown, as protobuf has it
 		case f.id == protowire.Number(requestHeaders), f.id == protowire.Number(responseHeaders):
 			m.begin(f.id)
-			err = m.readHeaders(f.bytes)
+			err = m.readPart(f.bytes, &m.headers, 3)
 		case f.id == protowire.Number(requestBody), f.id == protowire.Number(responseBody):
 			m.begin(f.id)
-			err = m.readBody(f.bytes)
+			err = m.readPart(f.bytes, &m.body, 2)
 		case f.id == protowire.Number(requestTrailers), f.id == protowire.Number(responseTrailers):
 			m.begin(f.id)
 			err = skipAll(f.bytes)
@@ -108,7 +108,9 @@ func (m *message) begin(id protowire.Number) {
 	m.kind, m.headers, m.body, m.end = kind(id), nil, nil, false
 }
 
-func (m *message) readHeaders(b []byte) error {
+// readPart reads what a part of headers or of a body holds: its content, and
+// under number end whether the stream ends with it.
+func (m *message) readPart(b []byte, content *[]byte, end protowire.Number) error {
 	for len(b) > 0 {
 		f, rest, err := next(b)
 		if err != nil {
@@ -117,25 +119,8 @@ func (m *message) readHeaders(b []byte) error {
 		b = rest
 		switch {
 		case f.is(1, protowire.BytesType):
-			m.headers = f.bytes
-		case f.is(3, protowire.VarintType):
-			m.end = f.number != 0
-		}
-	}
-	return nil
-}
-
-func (m *message) readBody(b []byte) error {
-	for len(b) > 0 {
-		f, rest, err := next(b)
-		if err != nil {
-			return err
-		}
-		b = rest
-		switch {
-		case f.is(1, protowire.BytesType):
-			m.body = f.bytes
-		case f.is(2, protowire.VarintType):
+			*content = f.bytes
+		case f.is(end, protowire.VarintType):
 			m.end = f.number != 0
 		}
 	}
