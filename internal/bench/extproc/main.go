@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bench"
+	"github.com/spillway-llm/spillway/internal/bench/process"
 )
 
 func main() {
@@ -35,7 +36,7 @@ func main() {
 	defer stop()
 	var err error
 	if *role != "" {
-		err = play(ctx, *role, os.Stdin, os.Stdout)
+		err = process.Play(ctx, *role, roles, os.Stdin, os.Stdout)
 	} else {
 		err = run(ctx, os.Stdout, o)
 	}

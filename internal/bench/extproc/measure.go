@@ -15,11 +15,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/spillway-llm/spillway/internal/bench"
+	"github.com/spillway-llm/spillway/internal/bench/process"
 )
 
 // stage is every process of the benchmark.
 type stage struct {
-	fleet, predictor, router, blind, echo *process
+	fleet, predictor, router, blind, echo *process.Process
 
 	at, blindAt routerReady // the blind router has no predictor
 	echoAt      string
@@ -42,20 +43,20 @@ func raise(ctx context.Context, folder string, seed uint64) (s *stage, err error
 		return s, err
 	}
 	var there fleetReady
-	if s.fleet, err = start(ctx, "fleet", endpoints, &there); err != nil {
+	if s.fleet, err = process.Start(ctx, "fleet", endpoints, &there); err != nil {
 		return s, err
 	}
 	var up bool
-	if s.predictor, err = start(ctx, "predictor", predictorSetting{address, file}, &up); err != nil {
+	if s.predictor, err = process.Start(ctx, "predictor", predictorSetting{address, file}, &up); err != nil {
 		return s, err
 	}
-	if s.router, err = start(ctx, "router", routerSetting{there.URLs, address}, &s.at); err != nil {
+	if s.router, err = process.Start(ctx, "router", routerSetting{there.URLs, address}, &s.at); err != nil {
 		return s, err
 	}
-	if s.blind, err = start(ctx, "router", routerSetting{there.URLs, "unix://" + filepath.Join(folder, "nobody.sock")}, &s.blindAt); err != nil {
+	if s.blind, err = process.Start(ctx, "router", routerSetting{there.URLs, "unix://" + filepath.Join(folder, "nobody.sock")}, &s.blindAt); err != nil {
 		return s, err
 	}
-	if s.echo, err = start(ctx, "echo", true, &s.echoAt); err != nil {
+	if s.echo, err = process.Start(ctx, "echo", true, &s.echoAt); err != nil {
 		return s, err
 	}
 	if err := until(ctx, s.at.Admin, live); err != nil {
@@ -90,10 +91,8 @@ func until(ctx context.Context, admin string, good func(string) bool) error {
 }
 
 func (s *stage) end() {
-	for _, p := range []*process{s.router, s.blind, s.echo, s.predictor, s.fleet} {
-		if p != nil {
-			p.end()
-		}
+	for _, p := range []*process.Process{s.router, s.blind, s.echo, s.predictor, s.fleet} {
+		p.End()
 	}
 }
 
@@ -125,13 +124,13 @@ type request struct {
 func (k *request) judged() bool { return k.Predictor && k.Chunks == shortResponse }
 
 func (r *results) measure(ctx context.Context, w io.Writer, s *stage, o options) error {
-	before, err := s.router.used()
+	before, err := usedBy(s.router)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	wait(ctx, o.duration/3)
-	after, err := s.router.used()
+	after, err := usedBy(s.router)
 	if err != nil {
 		return err
 	}
@@ -178,11 +177,11 @@ func (k *request) measure(ctx context.Context, s *stage, t *traffic, o options) 
 	if _, err := t.play(ctx, conns, warm, answer); err != nil {
 		return err
 	}
-	before, err := router.used()
+	before, err := usedBy(router)
 	if err != nil {
 		return err
 	}
-	asked, err := s.predictor.used()
+	asked, err := usedBy(s.predictor)
 	if err != nil {
 		return err
 	}
@@ -190,11 +189,11 @@ func (k *request) measure(ctx context.Context, s *stage, t *traffic, o options) 
 	if err != nil {
 		return err
 	}
-	after, err := router.used()
+	after, err := usedBy(router)
 	if err != nil {
 		return err
 	}
-	told, err := s.predictor.used()
+	told, err := usedBy(s.predictor)
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"runtime"
-	"syscall"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/bench/process"
 )
 
 // spent is what a process has used.
@@ -29,94 +24,29 @@ func (s spent) cpuSince(before spent, n int) float64 {
 }
 
 // used is what this process has used.
-func used() spent {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		panic(err) // it has no way to fail
-	}
+func used() (s spent) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return spent{User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano()), Mallocs: m.Mallocs}
+	s.User, s.System = process.CPU()
+	s.Mallocs = m.Mallocs
+	return s
 }
 
-// process is this program once more, in one of its roles.
-type process struct {
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	answers *json.Decoder
-}
-
-// start starts a role with its setting and returns what it says when it is
-// ready.
-func start(ctx context.Context, role string, setting, ready any) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p := &process{cmd: exec.CommandContext(ctx, self, "--role", role)}
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p.answers = json.NewDecoder(out)
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if err := json.NewEncoder(p.in).Encode(setting); err != nil {
-		return nil, fmt.Errorf("%s: %w", role, err)
-	}
-	if err := p.answers.Decode(ready); err != nil {
-		return nil, fmt.Errorf("%s: it did not start: %w", role, err)
-	}
-	return p, nil
-}
-
-// used asks the process what it has used.
-func (p *process) used() (s spent, err error) {
-	if _, err := fmt.Fprintln(p.in); err != nil {
-		return s, err
-	}
-	err = p.answers.Decode(&s)
+// usedBy asks a process what it has used.
+func usedBy(p *process.Process) (s spent, err error) {
+	err = p.Ask("", &s)
 	return s, err
 }
 
-// end ends the process and waits for that.
-func (p *process) end() {
-	_ = p.in.Close() // which ends it
-	_ = p.cmd.Wait()
+// roles are those that this program plays itself.
+var roles = map[string]process.Role{
+	"fleet": reporting(beginFleet), "predictor": reporting(beginPredictor), "router": reporting(beginRouter), "echo": reporting(beginEcho),
 }
 
-// play is the other side: one role, until its standard input ends.
-func play(ctx context.Context, role string, in io.Reader, out io.Writer) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 16<<20)
-	if !lines.Scan() {
-		return fmt.Errorf("%s: there is no setting", role)
+// reporting is a role that answers every line with what it has used.
+func reporting(begin func(context.Context, []byte) (any, func() spent, error)) process.Role {
+	return func(ctx context.Context, setting []byte) (any, func(string) any, error) {
+		ready, report, err := begin(ctx, setting)
+		return ready, func(string) any { return report() }, err
 	}
-	begin, ok := map[string]func(context.Context, []byte) (any, func() spent, error){
-		"fleet": beginFleet, "predictor": beginPredictor, "router": beginRouter, "echo": beginEcho,
-	}[role]
-	if !ok {
-		return fmt.Errorf("--role: there is no %q", role)
-	}
-	ready, report, err := begin(ctx, lines.Bytes())
-	if err != nil {
-		return fmt.Errorf("%s: %w", role, err)
-	}
-	answers := json.NewEncoder(out)
-	if err := answers.Encode(ready); err != nil {
-		return err
-	}
-	for lines.Scan() {
-		if err := answers.Encode(report()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

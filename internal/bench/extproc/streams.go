@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/spillway-llm/spillway/internal/bench/process"
 )
 
 const (
@@ -169,7 +171,7 @@ func (f *flow) count() (n int) {
 
 // add measures what streams cost a process, and adds it to what was measured
 // before.
-func (c *carried) add(ctx context.Context, p *process, address string, n int, duration time.Duration, chunk []byte, prepare func(*exchange, *rand.Rand) error) error {
+func (c *carried) add(ctx context.Context, p *process.Process, address string, n int, duration time.Duration, chunk []byte, prepare func(*exchange, *rand.Rand) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var f flow
@@ -182,13 +184,13 @@ func (c *carried) add(ctx context.Context, p *process, address string, n int, du
 	defer end()
 	running.Go(func() { f.run(flowing, chunk) })
 	wait(ctx, duration/4)
-	before, err := p.used()
+	before, err := usedBy(p)
 	if err != nil {
 		return err
 	}
 	began, came := time.Now(), f.count()
 	wait(ctx, duration)
-	after, err := p.used()
+	after, err := usedBy(p)
 	if err != nil {
 		return err
 	}
