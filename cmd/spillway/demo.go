@@ -43,8 +43,8 @@ anything is not so.`,
 			if traceFile != "" && workload != "" {
 				return fmt.Errorf("--trace and --workload exclude each other")
 			}
-			if config.Duration < time.Minute {
-				return fmt.Errorf("--duration must be at least 1m: the trainer needs rows to learn from")
+			if config.Duration < 2*time.Minute {
+				return fmt.Errorf("--duration must be at least 2m: the trainer needs rows to learn from, and the predictor time to be killed and to return")
 			}
 			if config.Speedup < 0 {
 				return fmt.Errorf("--speedup must not be negative")
