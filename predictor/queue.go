@@ -33,8 +33,8 @@ func (expired) Is(target error) bool { return target == context.DeadlineExceeded
 // and whoever came first would wait for the last.
 type queue struct {
 	slots   chan struct{} // holds one for each evaluation under way
-	waiting atomic.Int64
-	most    int64 // of waiting
+	waiting atomic.Int64  // those that are just leaving the queue still count
+	most    int64         // of waiting
 }
 
 func newQueue(slots, most int) *queue {

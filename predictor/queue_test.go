@@ -163,8 +163,14 @@ func TestQueueOverTheWire(t *testing.T) {
 	}
 	release()
 	done.Wait()
+}
 
-	release = occupy(t, s)
+func TestDeadlineInTheQueueOverTheWire(t *testing.T) {
+	s, _ := small(t, 4)
+	addr := socket(t)
+	serve(t, s, addr)
+	client := dialReady(t, addr)
+	release := occupy(t, s)
 	impatient, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := client.Forecast(impatient, llm, vectorsOf(1, 1), make([]feature.Forecast, 1)); !errors.Is(err, context.DeadlineExceeded) {
