@@ -27,13 +27,6 @@ func (r *Router) forecasting() bool {
 	return r.forecaster != nil && policy.Forecasting(r.config.Policy)
 }
 
-// asks reports whether requests ask for forecasts in a state. In the others
-// only the probe does, so that no request waits for a predictor that is known
-// to be slow or gone.
-func asks(s correction.State) bool {
-	return s == correction.Live || s == correction.Stale || s == correction.Wrong
-}
-
 // choose picks the candidates to forecast and makes their vectors: the k that
 // cost least under the prior, and all warm ones; everyone for k = 0. Those
 // whose prior is out of range are left out: a request that would take longer
@@ -42,7 +35,7 @@ func (s *scratch) choose(k int) {
 	s.asked, s.vectors, s.forecasts = s.asked[:0], s.vectors[:0], s.forecasts[:0]
 	for _, i := range s.shortlist.Choose(&s.input, k) {
 		v := s.input.Candidates[i].Vector(&s.input.Request)
-		if !startable(v.Prior()) {
+		if !correction.Startable(v.Prior()) {
 			s.beyond++
 			continue
 		}
@@ -69,16 +62,12 @@ func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, 
 	if err != nil {
 		return a
 	}
-	for i := range out {
-		f := &out[i]
-		switch judge(vectors[i].Prior(), f) {
-		case tooLong:
-			*f = feature.NoForecast
-			r.metrics.unforecast.WithLabelValues(answerOutOfRange).Inc()
-		case absurd:
-			a.result, a.why = correction.Invalid, "implausible forecast"
-			a.detail = fmt.Errorf("bundle %d forecast TTFT %g s, TPOT %g s, residuals %v", answer.Bundle, f.TTFT.P50, f.TPOT.P50, f.Residual)
-		}
+	long, absurd := correction.Screen(vectors, out)
+	r.metrics.unforecast.WithLabelValues(answerOutOfRange).Add(float64(long))
+	if absurd >= 0 {
+		f := &out[absurd]
+		a.result, a.why = correction.Invalid, "implausible forecast"
+		a.detail = fmt.Errorf("bundle %d forecast TTFT %g s, TPOT %g s, residuals %v", answer.Bundle, f.TTFT.P50, f.TPOT.P50, f.Residual)
 	}
 	return a
 }
@@ -107,25 +96,20 @@ func (s *scratch) join(a asking) {
 	}
 }
 
-// settled tells the LLM's machine how one forecast call ended.
+// settled tells the LLM's guard how one forecast call ended.
 func (r *Router) settled(l *llm, now time.Time, a asking) {
 	if a.result != correction.Answered {
 		r.metrics.failures.WithLabelValues(resultNames[a.result]).Inc()
 		r.log.Debug("a forecast failed", "llm", l.name, "reason", a.why, "error", a.detail)
-		r.note(l, a.detail)(l.machine.Failed(now, a.result, a.why))
+		r.note(l, a.detail)(l.guard.Failed(now, a.result, a.why))
 		return
 	}
-	if a.answer.Bundle != l.bundle {
-		if l.bundle != 0 {
-			for _, e := range r.endpoints {
-				e.offset.Forget()
-			}
+	if l.guard.Supersedes(a.answer.Bundle) {
+		for _, e := range r.endpoints {
+			e.offset.Forget()
 		}
-		l.bundle = a.answer.Bundle
-		l.judge.Reset()
-		r.note(l, nil)(l.machine.Judged(now, ""))
 	}
-	r.note(l, nil)(l.machine.Answered(now, a.answer.Validated, a.answer.MaxAge))
+	r.note(l, nil)(l.guard.Answered(now, a.answer))
 }
 
 // probesAtOnce bounds one round of probes: a router that meets many LLMs asks
@@ -165,7 +149,7 @@ func (r *Router) quiet() []*llm {
 	var all []*llm
 	next := 0
 	for _, l := range r.sorted() {
-		if s, _, _ := l.machine.State(); !asks(s) {
+		if !l.guard.Asks() {
 			if l.name <= r.probed {
 				next = len(all) + 1
 			}

@@ -90,7 +90,7 @@ func (r *Router) observe(s *scratch, q *Query, chain []uint64) (ask bool, err er
 	if !r.forecasting() {
 		return false, nil
 	}
-	if state, _, _ := s.llm.machine.State(); !asks(state) {
+	if !s.llm.guard.Asks() {
 		return false, nil
 	}
 	r.view(s, chain, now)
@@ -109,7 +109,7 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	if a.asked {
 		r.settled(l, now, a)
 	}
-	s.state, s.stateReason, _ = l.machine.State()
+	s.state, s.stateReason, _ = l.guard.State()
 	if err := r.candidates(s, q); err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 		url:       known.state.URL,
 		attempt:   1,
 		corrected: s.choice.Forecasts[i],
-		bundle:    s.llm.bundle,
+		bundle:    s.llm.guard.Bundle(),
 		entry: ledger.Entry{
 			PromptTokens:   int(request.PromptTokens),
 			UncachedTokens: int(uncached),

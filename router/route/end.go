@@ -85,19 +85,17 @@ func (t *Ticket) learn(e *End) {
 	}
 }
 
-// judge holds what was forecast against what was measured. A forecast of an
-// earlier bundle says nothing of the present one.
+// judge holds what was forecast against what was measured.
 func (t *Ticket) judge(e *End, now time.Time) {
-	l := t.llm
-	if !t.plain.Known() || t.bundle != l.bundle {
+	if !t.plain.Known() {
 		return
 	}
 	at := t.sentAt
 	if at.IsZero() {
 		at = t.decidedAt
 	}
-	l.judge.Observe(&correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: at, Forecast: t.corrected, TTFT: e.TTFT, TPOT: e.TPOT})
-	t.router.note(l, nil)(l.machine.Judged(now, l.judge.Fault()))
+	s := correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: at, Forecast: t.corrected, TTFT: e.TTFT, TPOT: e.TPOT}
+	t.router.note(t.llm, nil)(t.llm.guard.Settled(now, t.bundle, &s))
 }
 
 // outcome makes the row.

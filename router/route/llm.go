@@ -12,13 +12,11 @@ import (
 // llm is what a router has learned of one LLM. Guarded by Router.mu.
 type llm struct {
 	name     string
-	machine  *correction.Machine
+	guard    correction.Guard
 	coverage correction.Coverage
-	judge    correction.Judge // of the bundle that answered last
 	output   correction.Output
 	bytes    tokenRatio
 	demand   correction.Demand
-	bundle   int64  // that answered last
 	turn     uint64 // counts its decisions: round-robin's position
 
 	listed time.Time // when an endpoint was last found to list it
@@ -31,10 +29,10 @@ type llm struct {
 
 func newLLM(name string, c *Config, now time.Time) *llm {
 	return &llm{
-		name:    name,
-		machine: correction.NewMachine(c.Limits, now),
-		bytes:   tokenRatio{perByte: c.TokensPerByte, settled: c.TokensPerByte},
-		demand:  correction.NewDemand(now),
+		name:   name,
+		guard:  correction.NewGuard(c.Limits, now),
+		bytes:  tokenRatio{perByte: c.TokensPerByte, settled: c.TokensPerByte},
+		demand: correction.NewDemand(now),
 
 		accounted: now,
 	}

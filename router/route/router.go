@@ -114,7 +114,7 @@ func (r *Router) tick(now time.Time) {
 	}
 	for _, l := range r.sorted() {
 		l.bytes.settle()
-		r.note(l, nil)(l.machine.Tick(now))
+		r.note(l, nil)(l.guard.Tick(now))
 		r.account(l, now)
 	}
 	if r.others != nil {
@@ -140,7 +140,7 @@ func (r *Router) OldestOpen() (decidedAt time.Time, ok bool) {
 
 // account counts the time that an LLM was in its present state.
 func (r *Router) account(l *llm, now time.Time) {
-	state, _, _ := l.machine.State()
+	state, _, _ := l.guard.State()
 	r.spent(l, state, now)
 }
 

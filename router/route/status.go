@@ -103,7 +103,7 @@ func (r *Router) Status() Status {
 }
 
 func (r *Router) llmStatus(l *llm) LLMStatus {
-	state, reason, since := l.machine.State()
+	state, reason, since := l.guard.State()
 	fallback := r.config.Fallback
 	if fallback == Auto {
 		fallback = matched(l.demand.Last())
@@ -111,7 +111,7 @@ func (r *Router) llmStatus(l *llm) LLMStatus {
 	return LLMStatus{
 		LLM: l.name, State: string(state), Reason: reason, Since: since,
 		Policy: r.config.Policy, Fallback: fallback,
-		Bundle: l.bundle, Decisions: l.decisions, Forecasts: l.forecasts, Shed: l.shed,
+		Bundle: l.guard.Bundle(), Decisions: l.decisions, Forecasts: l.forecasts, Shed: l.shed,
 	}
 }
 
