@@ -89,6 +89,35 @@ func (b *Binned) like(ctx context.Context, crew *crew, x []float64) (*Binned, er
 	return other, other.code(ctx, crew)
 }
 
+// With returns the rows of b and after them those of x, coded by the bins of b:
+// what is judged must not decide on what a forest can tell apart. Of the options
+// it reads Threads.
+func (b *Binned) With(ctx context.Context, x []float64, opts Options) (*Binned, error) {
+	if opts.Threads < 1 {
+		return nil, fmt.Errorf("bin: option Threads is %d, want at least 1", opts.Threads)
+	}
+	if err := checkMatrix(b.names, x); err != nil {
+		return nil, fmt.Errorf("bin: %w", err)
+	}
+	if rows := b.Rows() + len(x)/len(b.names); rows > maxRows {
+		return nil, fmt.Errorf("bin: %d rows, want at most %d", rows, maxRows)
+	}
+	crew := hire(opts.Threads)
+	defer crew.dismiss()
+	all, err := b.like(ctx, crew, x)
+	if err != nil {
+		return nil, fmt.Errorf("bin: %w", err)
+	}
+	all.x = slices.Concat(b.x, x)
+	for i := range all.codes {
+		all.codes[i] = slices.Concat(b.codes[i], all.codes[i])
+	}
+	for f := range all.columns {
+		all.columns[f].extent = widened(all.columns[f].extent, b.columns[f].extent)
+	}
+	return all, nil
+}
+
 // Rows is the number of rows.
 func (b *Binned) Rows() int { return len(b.x) / len(b.names) }
 

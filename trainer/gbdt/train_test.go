@@ -80,6 +80,34 @@ func TestOnlyListedRowsAreTrainedOn(t *testing.T) {
 	}
 }
 
+// Rows that are added to binned ones to be judged do what the same rows do as
+// Options.Validation.
+func TestRowsAddedToJudgeChangeNoBin(t *testing.T) {
+	d, _ := synthetic(900, 3)
+	for i := 600 * len(columns); i < len(d.X); i++ {
+		d.X[i] *= 3 // they lie elsewhere
+	}
+	early := gbdt.Data{FeatureNames: d.FeatureNames, X: d.X[:600*len(columns)], Y: d.Y[:600]}
+	late := gbdt.Data{FeatureNames: d.FeatureNames, X: d.X[600*len(columns):], Y: d.Y[600:]}
+	o := quantile(0.9)
+	o.Trees, o.EarlyStoppingRounds = 60, 5
+	all, err := bin(t, early, o).With(t.Context(), late.X, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := all.Train(t.Context(), gbdt.Labels{Y: d.Y, Rows: span(0, 600), Held: span(600, 900)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Validation = &late
+	if want := train(t, early, o); all.Rows() != 900 || !bytes.Equal(got.Text(), want.Text()) {
+		t.Errorf("%d rows, another forest of %d trees, want %d", all.Rows(), got.Trees(), want.Trees())
+	}
+	if _, err := all.With(t.Context(), late.X[:3], o); err == nil {
+		t.Error("half a row was added")
+	}
+}
+
 func TestHeldRowsStopTraining(t *testing.T) {
 	d, _ := synthetic(900, 3)
 	o := quantile(0.9)

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/internal/physics/fit"
+	"github.com/spillway-llm/spillway/trainer/gbdt"
 )
 
 // Quantiles are those of the heads, by bundle.Target.
@@ -43,6 +45,10 @@ func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, err
 	var proven [bundle.Targets]worth
 	var trials [bundle.Targets][]fold
 	var forms fit.Forms
+	plain, rich, err := trialsOf(ctx, task.Samples, &settings)
+	if err != nil {
+		return nil, unfitted(ctx, bundle.TTFTP50, err)
+	}
 	for _, x := range []struct {
 		target bundle.Target
 		form   *fit.Form
@@ -53,12 +59,15 @@ func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, err
 		if err := task.before(ctx); err != nil {
 			return nil, err
 		}
-		var err error
-		if *x.form, proven[x.target], trials[x.target], err = form(ctx, x.target, task.Samples, &settings); err != nil {
+		if *x.form, proven[x.target], trials[x.target], err = form(ctx, x.target, plain, rich, &settings); err != nil {
 			return nil, unfitted(ctx, x.target, err)
 		}
 	}
 	all := eraOf(task.Samples, forms, settings.HalfLife)
+	binned, err := gbdt.Bin(ctx, feature.Names(), wide(all.samples), settings.options(bundle.TTFTP50))
+	if err != nil {
+		return nil, unfitted(ctx, bundle.TTFTP50, err)
+	}
 	b := bundle.Bundle{
 		LLM:          task.LLM,
 		CreatedAt:    task.At.UTC(),
@@ -72,7 +81,6 @@ func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, err
 		if err := task.before(ctx); err != nil {
 			return nil, err
 		}
-		var err error
 		switch p50 := target &^ 1; {
 		case !task.Learned[target]:
 			b.Heads[target], err = priorStays()
@@ -82,7 +90,7 @@ func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, err
 			}
 			fallthrough
 		default:
-			b.Heads[target], err = head(ctx, target, &all, proven[target], &settings)
+			b.Heads[target], err = head(ctx, target, &all, binned, proven[target], &settings)
 		}
 		if err != nil {
 			return nil, unfitted(ctx, target, err)

@@ -1,11 +1,14 @@
 package learn
 
 import (
+	"context"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/evaluate"
+	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/internal/physics/fit"
+	"github.com/spillway-llm/spillway/trainer/gbdt"
 )
 
 // era is samples in order of decision with a prior fitted to them.
@@ -15,23 +18,49 @@ type era struct {
 	fitted  physics.Fitted
 }
 
-// fold is an era, and the samples after it that judge what was learned in it.
-type fold struct {
-	early era
-	late  []Sample
+// cut is samples up to a moment, and those that came next.
+type cut struct {
+	early, late []Sample
+	binned      *gbdt.Binned // the vectors of both, by the bins of the early ones
 }
 
-// folds cuts samples into what was learned up to a moment and what came next,
-// at several moments.
-func folds(samples []Sample, forms fit.Forms, halfLife time.Duration) []fold {
+// cuts of the samples at several moments.
+func cuts(ctx context.Context, samples []Sample, opts gbdt.Options) ([]cut, error) {
 	part := len(samples) / (judgedParts + learnedParts)
 	if part == 0 {
-		return nil
+		return nil, nil
 	}
-	out := make([]fold, judgedParts)
+	x := wide(samples)
+	out := make([]cut, judgedParts)
 	for i := range out {
 		at := len(samples) - (judgedParts-i)*part
-		out[i] = fold{early: eraOf(samples[:at], forms, halfLife), late: samples[at : at+part]}
+		until := at + part
+		early, err := gbdt.Bin(ctx, feature.Names(), x[:at*feature.Width], opts)
+		if err != nil {
+			return nil, err
+		}
+		both, err := early.With(ctx, x[at*feature.Width:until*feature.Width], opts)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = cut{samples[:at], samples[at:until], both}
+	}
+	return out, nil
+}
+
+// fold is what was learned up to a moment, and the samples after it that judge
+// that.
+type fold struct {
+	early  era
+	late   []Sample
+	binned *gbdt.Binned // of both
+}
+
+// folds fits priors of the given forms to what came before each cut.
+func folds(all []cut, forms fit.Forms, halfLife time.Duration) []fold {
+	out := make([]fold, len(all))
+	for i, c := range all {
+		out[i] = fold{early: eraOf(c.early, forms, halfLife), late: c.late, binned: c.binned}
 	}
 	return out
 }

@@ -27,7 +27,7 @@ type worth struct {
 // ones.
 type trial struct {
 	fold   *fold
-	judges Table
+	judges table
 	shift  float64
 	median float64   // of the early rows
 	raw    []float64 // what the forest adds for each of the judges
@@ -46,7 +46,7 @@ type choice struct {
 // none do.
 func (t *trial) loss(target bundle.Target, c choice, counts func(i int) bool) float64 {
 	var sum, n float64
-	for i, y := range t.judges.Y {
+	for i, y := range t.judges.y {
 		if !counts(i) {
 			continue
 		}
@@ -62,8 +62,8 @@ func every(int) bool { return true }
 // judges comes at or below it. What they all have come slower or faster is left
 // out: a router finds that out by itself.
 func (t *trial) short(target bundle.Target, c choice) float64 {
-	over := make([]float64, len(t.judges.Y))
-	for i, y := range t.judges.Y {
+	over := make([]float64, len(t.judges.y))
+	for i, y := range t.judges.y {
 		over[i] = y - t.forecast(i, c)
 	}
 	slices.Sort(over)
@@ -115,17 +115,25 @@ func try(ctx context.Context, target bundle.Target, folds []fold, settings *Sett
 	return w, nil
 }
 
+// trialsOf are the folds that all heads are tried in, with a prior that is the
+// analytic one times a number, and with a sum of terms.
+func trialsOf(ctx context.Context, samples []Sample, settings *Settings) (plain, rich []fold, err error) {
+	all, err := cuts(ctx, thinned(samples, trialMost), settings.options(bundle.TTFTP50))
+	if err != nil {
+		return nil, nil, err
+	}
+	of := func(form fit.Form) []fold { return folds(all, fit.Forms{TTFT: form, TPOT: form}, settings.HalfLife) }
+	return of(fit.Scaled), of(fit.Full), nil
+}
+
 // form finds out which form of prior, with a forest on what it leaves,
 // predicts best what comes next: the sum of terms, which extrapolates better,
 // unless the analytic prior times a number wins every time.
-func form(ctx context.Context, target bundle.Target, samples []Sample, settings *Settings) (fit.Form, worth, []fold, error) {
-	samples = thinned(samples, trialMost)
-	plain := folds(samples, fit.Forms{TTFT: fit.Scaled, TPOT: fit.Scaled}, settings.HalfLife)
+func form(ctx context.Context, target bundle.Target, plain, rich []fold, settings *Settings) (fit.Form, worth, []fold, error) {
 	simple, err := try(ctx, target, plain, settings)
 	if err != nil {
 		return fit.Scaled, simple, plain, err
 	}
-	rich := folds(samples, fit.Forms{TTFT: fit.Full, TPOT: fit.Full}, settings.HalfLife)
 	w, err := try(ctx, target, rich, settings)
 	if err != nil {
 		return fit.Full, w, rich, err
@@ -156,23 +164,27 @@ var dampings = []float64{1, 0.75, 0.5, 0.25, 0}
 // put fits a head to the early rows of a fold, with as many trees as lower the
 // loss of the late ones; none when there are too few rows.
 func put(ctx context.Context, target bundle.Target, f *fold, settings *Settings) (t trial, trees int, err error) {
-	opts := options(target, settings)
+	opts := settings.options(target)
 	before := tableOver(target, f.early.samples, f.early.weights, &f.early.fitted)
-	t = trial{fold: f, judges: tableOver(target, f.late, equal(len(f.late)), &f.early.fitted)}
+	t = trial{fold: f, judges: tableOver(target, f.late, nil, &f.early.fitted)}
 	if t.judges.rows() < opts.MinLeafRows || before.rows() < 2*opts.MinLeafRows {
 		return t, 0, nil
 	}
 	t.shift, t.median = before.quantile(Quantiles[target]), before.quantile(0.5)
-	t.low, t.high = residuals(before.Y, t.shift)
+	t.low, t.high = residuals(before.y, t.shift)
 	t.grown = grownBeyond(target, &f.early, f.late)
-	later := t.judges.data(t.shift)
-	opts.Validation, opts.EarlyStoppingRounds = &later, stopRounds
-	fitted, err := gbdt.Train(ctx, before.data(t.shift), opts)
+	labels := before.labels(f.binned.Rows(), t.shift)
+	labels.Held = t.judges.put(&labels, len(f.early.samples), t.shift)
+	opts.EarlyStoppingRounds = stopRounds
+	fitted, err := f.binned.Train(ctx, labels, opts)
 	if err != nil {
 		return t, 0, err
 	}
-	t.raw = make([]float64, t.judges.rows())
-	fitted.PredictBatch(t.judges.X, t.judges.rows(), t.raw)
+	added := make([]float64, len(f.late))
+	fitted.PredictBatch(wide(f.late), len(f.late), added)
+	for _, i := range t.judges.at {
+		t.raw = append(t.raw, added[i])
+	}
 	return t, max(fewestTree, fitted.Trees()), nil
 }
 
@@ -207,20 +219,12 @@ func widest(target bundle.Target, trials []trial) float64 {
 	return firstClip
 }
 
-func equal(n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = 1
-	}
-	return out
-}
-
 // options are those of a head's forest. It never falls where a forecast must
 // not, since it adds to a prior that does not either.
-func options(target bundle.Target, settings *Settings) gbdt.Options {
-	opts := settings.Forest
+func (s *Settings) options(target bundle.Target) gbdt.Options {
+	opts := s.Forest
 	opts.Objective, opts.Alpha = gbdt.Quantile, Quantiles[target]
-	opts.Seed = settings.Seed + uint64(target)
+	opts.Seed = s.Seed + uint64(target)
 	opts.MonotoneSigns = make([]int8, feature.Width)
 	for i, f := range feature.Table() {
 		opts.MonotoneSigns[i] = int8(f.Sign)
@@ -229,16 +233,16 @@ func options(target bundle.Target, settings *Settings) gbdt.Options {
 }
 
 // head fits a head to all rows, as far as it has proven its worth.
-func head(ctx context.Context, target bundle.Target, all *era, w worth, settings *Settings) (bundle.Head, error) {
+func head(ctx context.Context, target bundle.Target, all *era, binned *gbdt.Binned, w worth, settings *Settings) (bundle.Head, error) {
 	rows := tableOver(target, all.samples, all.weights, &all.fitted)
-	opts := options(target, settings)
+	opts := settings.options(target)
 	opts.Trees = w.trees
 	shift := rows.quantile(Quantiles[target])
-	f, err := gbdt.Train(ctx, rows.data(shift), opts)
+	f, err := binned.Train(ctx, rows.labels(binned.Rows(), shift), opts)
 	if err != nil {
 		return bundle.Head{}, err
 	}
-	low, high := residuals(rows.Y, shift)
+	low, high := residuals(rows.y, shift)
 	return bundle.Head{
 		Forest: f.Text(), Low: max(low, -w.clip), High: min(high, w.clip),
 		Shift: clip(shift+w.widen, -bundle.MaxClip, bundle.MaxClip), Damping: w.damping,
@@ -301,9 +305,6 @@ func residuals(y []float64, shift float64) (low, high float64) {
 	low, high = evaluate.Quantile(sorted, clipShare)-shift, evaluate.Quantile(sorted, 1-clipShare)-shift
 	return max(min(low, 0), -bundle.MaxClip), min(max(high, 0), bundle.MaxClip)
 }
-
-// quantile is the weighted q-quantile of the labels.
-func (t *Table) quantile(q float64) float64 { return weightedQuantile(t.Y, t.Weights, q) }
 
 func weightedQuantile(values, weights []float64, q float64) float64 {
 	order := make([]int, len(values))

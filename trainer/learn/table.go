@@ -11,32 +11,27 @@ import (
 	"github.com/spillway-llm/spillway/trainer/gbdt"
 )
 
-// Table is the rows that have the target of one head.
-type Table struct {
-	X       []float64 // row-major, feature.Width columns
-	Y       []float64 // ln(actual/prior)
-	Weights []float64 // see weights
+// table is those of some samples that have the target of one head.
+type table struct {
+	at      []int     // which of the samples
+	y       []float64 // ln(actual/prior)
+	weights []float64 // see weights
 }
 
-// TableOf makes the table of a head of samples in order of decision, with the
-// analytic prior of their vectors.
-func TableOf(target bundle.Target, all []Sample, halfLife time.Duration) Table {
-	return tableOver(target, all, weights(all, halfLife), &physics.Fitted{})
-}
-
-// tableOver makes the table of a head over a fitted prior.
-func tableOver(target bundle.Target, all []Sample, weights []float64, fitted *physics.Fitted) Table {
-	var t Table
+// tableOver makes the table of a head over a fitted prior. Without weights all
+// samples count alike.
+func tableOver(target bundle.Target, all []Sample, weights []float64, fitted *physics.Fitted) table {
+	var t table
 	for i := range all {
 		y := all[i].over(target, fitted)
 		if y != y {
 			continue
 		}
-		var wide [feature.Width]float64
-		all[i].Vector.Wide(wide[:])
-		t.X = append(t.X, wide[:]...)
-		t.Y = append(t.Y, y)
-		t.Weights = append(t.Weights, weights[i])
+		weight := 1.0
+		if weights != nil {
+			weight = weights[i]
+		}
+		t.at, t.y, t.weights = append(t.at, i), append(t.y, y), append(t.weights, weight)
 	}
 	return t
 }
@@ -80,13 +75,35 @@ func seen(all []Sample, weights []float64) []fit.Seen {
 }
 
 // rows is how many t has.
-func (t *Table) rows() int { return len(t.Y) }
+func (t *table) rows() int { return len(t.y) }
 
-// data is t as boosting takes it, with shift taken from every label.
-func (t *Table) data(shift float64) gbdt.Data {
-	y := make([]float64, len(t.Y))
-	for i := range y {
-		y[i] = t.Y[i] - shift
+// quantile is the weighted q-quantile of the labels.
+func (t *table) quantile(q float64) float64 { return weightedQuantile(t.y, t.weights, q) }
+
+// labels are what boosting fits to t, whose samples are the first of n rows,
+// with shift taken from every label.
+func (t *table) labels(n int, shift float64) gbdt.Labels {
+	l := gbdt.Labels{Y: make([]float64, n), Weights: make([]float64, n)}
+	l.Rows = t.put(&l, 0, shift)
+	return l
+}
+
+// put fills in the labels of t, whose samples begin with row from, and returns
+// their rows.
+func (t *table) put(l *gbdt.Labels, from int, shift float64) []int32 {
+	rows := make([]int32, len(t.at))
+	for k, i := range t.at {
+		l.Y[from+i], l.Weights[from+i], rows[k] = t.y[k]-shift, t.weights[k], int32(from+i)
 	}
-	return gbdt.Data{FeatureNames: feature.Names(), X: t.X, Y: y, Weights: t.Weights}
+	return rows
+}
+
+// wide is the vectors of the samples one after the other, feature.Width
+// columns each.
+func wide(all []Sample) []float64 {
+	x := make([]float64, len(all)*feature.Width)
+	for i := range all {
+		all[i].Vector.Wide(x[i*feature.Width : (i+1)*feature.Width])
+	}
+	return x
 }
