@@ -14,6 +14,7 @@ type account struct {
 	leaving bool // forgotten, but entries are open
 
 	requests        int64 // in flight
+	foreign         int   // of those, sent by other routers
 	waiting         int64 // of those, without a first token
 	prefill         int64 // uncached tokens of the waiting
 	work            int64 // sum of entry.work of the waiting

@@ -12,6 +12,11 @@
 // touches only the old one's numbers. When an endpoint leaves the pool and
 // comes back as the same incarnation, what it still works on still counts.
 //
+// Where several routers share what they have in flight, a Mirror of each of
+// the others charges their requests to the same accounts: a decision sees all
+// that is known to be there, whoever sent it, and what another router sent can
+// be told apart and taken out at once.
+//
 // All counters are integers, so nothing drifts and nothing becomes negative.
 //
 // # Locking

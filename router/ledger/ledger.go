@@ -22,6 +22,10 @@ type Entry struct {
 	// not stream) is taken to have begun decoding: its dispatch plus its
 	// forecast p90 TTFT. Zero for a request that streams.
 	MoveAt time.Time
+
+	// Foreign says that another router sent it: State counts it like any other,
+	// Open and Own do not. See Mirror.
+	Foreign bool
 }
 
 // Handle names one charged entry until it is settled. The zero Handle names
@@ -42,7 +46,8 @@ type Ledger struct {
 	accounts map[life]*account
 	entries  []entry // slots; those in use are linked into their account
 	free     int32   // first free slot, linked through next; none when empty
-	open     int
+	open     int     // of this router
+	foreign  int     // of others
 }
 
 // entry is one slot.
@@ -55,6 +60,7 @@ type entry struct {
 	dispatched time.Time
 	moveAt     time.Time
 	waiting    bool  // no first token yet
+	foreign    bool  // sent by another router
 	prev, next int32 // among the waiting of the account, oldest first
 }
 
@@ -88,11 +94,12 @@ func (l *Ledger) Charge(endpoint string, incarnation uint64, e Entry, now time.T
 		expected:   bounded(e.ExpectedOutput),
 		dispatched: now,
 		moveAt:     e.MoveAt,
+		foreign:    e.Foreign,
 	}
 	if n.generation == 0 { // after 2^32 uses; 0 is the zero Handle's
 		n.generation = 1
 	}
-	l.open++
+	l.tally(n, +1)
 	a.requests++
 	a.count(n, +1)
 	l.startWaiting(slot)
@@ -159,11 +166,21 @@ func (l *Ledger) Settle(h Handle) bool {
 	if a.requests == 0 && a.leaving {
 		delete(l.accounts, a.life)
 	}
+	l.tally(e, -1)
 	e.account = nil
 	e.next = l.free
 	l.free = h.slot
-	l.open--
 	return true
+}
+
+// tally counts an entry for whoever sent it, or takes it out when sign is -1.
+func (l *Ledger) tally(e *entry, sign int) {
+	if e.foreign {
+		l.foreign += sign
+		e.account.foreign += sign
+	} else {
+		l.open += sign
+	}
 }
 
 // Forget says that an incarnation is over, or that its endpoint left the
@@ -182,8 +199,22 @@ func (l *Ledger) Forget(endpoint string, incarnation uint64) {
 	}
 }
 
-// Open is the number of entries in flight on all endpoints and incarnations.
+// Open is the number of entries in flight on all endpoints and incarnations,
+// of this router alone.
 func (l *Ledger) Open() int { return l.open }
+
+// Foreign is the number of those of other routers.
+func (l *Ledger) Foreign() int { return l.foreign }
+
+// Own is how many of the requests in flight on an incarnation this router
+// sent itself: those of State that are not foreign.
+func (l *Ledger) Own(endpoint string, incarnation uint64) int {
+	a := l.accounts[life{endpoint, incarnation}]
+	if a == nil {
+		return 0
+	}
+	return int(a.requests) - a.foreign
+}
 
 // State is what is in flight on one incarnation at now. scrapedAt is when its
 // scraped numbers were read (zero: never), from which on SinceScrape counts
