@@ -47,6 +47,9 @@ func headerOf(b []byte) header {
 	return header{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint64(b[8:])}
 }
 
+// errOversized is a frame that no call and no answer can be.
+var errOversized = errors.New("a frame")
+
 // frameReader reads frames.
 type frameReader struct {
 	from io.Reader
@@ -63,7 +66,7 @@ func (r *frameReader) read() (header, []byte, error) {
 	}
 	h := headerOf(r.room[r.next:])
 	if uint64(h.size) > uint64(r.most) {
-		return h, nil, fmt.Errorf("a frame of %d bytes, want at most %d", h.size, r.most)
+		return h, nil, fmt.Errorf("%w of %d bytes, want at most %d", errOversized, h.size, r.most)
 	}
 	whole := frameHeader + int(h.size)
 	if err := r.need(whole); err != nil {
@@ -97,10 +100,14 @@ func (r *frameReader) need(n int) error {
 	return nil
 }
 
-// errNoFrames says that the other side does not speak frames.
+// errNoFrames says that the other side does not speak frames: it began with
+// something else than the hello.
 var errNoFrames = errors.New("the predictor speaks gRPC alone")
 
-// dialFrames connects to the Unix socket at path.
+// dialFrames connects to the Unix socket at path. It fails with errNoFrames
+// where something else is said than the hello, as gRPC servers do: they send
+// their settings before they have heard anything. One that says nothing is hung
+// or on its way out, and speaks neither.
 func dialFrames(ctx context.Context, path string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloWithin)
 	defer cancel()
@@ -112,12 +119,16 @@ func dialFrames(ctx context.Context, path string) (net.Conn, error) {
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline)
 	answer := make([]byte, len(frameHello))
+	said := 0
 	if _, err = io.WriteString(conn, frameHello); err == nil {
-		_, err = io.ReadFull(conn, answer)
+		said, err = io.ReadFull(conn, answer)
 	}
-	if err != nil || string(answer) != frameHello {
+	if string(answer[:said]) != frameHello[:said] {
+		err = errNoFrames
+	}
+	if err != nil {
 		conn.Close()
-		return nil, errNoFrames
+		return nil, err
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return quiet(conn), nil

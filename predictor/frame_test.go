@@ -130,6 +130,9 @@ func TestFrames(t *testing.T) {
 	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("after an absurd frame: %d bytes, %v, want the end", n, err)
 	}
+	if got := value(t, registry, "spillway_predictor_connections_dropped_total", "reason=oversized"); got != 1 {
+		t.Errorf("%v connections are counted as ended for an oversized frame, want 1", got)
+	}
 	if _, err := dialReady(t, addr).Forecast(t.Context(), llm, vectors, make([]feature.Forecast, 1)); err != nil {
 		t.Errorf("another connection: %v", err)
 	}
@@ -138,8 +141,8 @@ func TestFrames(t *testing.T) {
 // What begins like nothing known is closed, and what says nothing holds up
 // nobody.
 func TestStrangersAtTheDoor(t *testing.T) {
-	from := newShelf()
-	s := predictor.New(predictor.Config{}, from)
+	from, registry := newShelf(), prometheus.NewRegistry()
+	s := predictor.New(predictor.Config{Registerer: registry}, from)
 	addr := socket(t)
 	serve(t, s, addr)
 	dialReady(t, addr)
@@ -153,6 +156,9 @@ func TestStrangersAtTheDoor(t *testing.T) {
 	}
 	if n, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("one that says nothing: %d bytes, %v, want the end", n, err)
+	}
+	if got := value(t, registry, "spillway_predictor_connections_dropped_total", "reason=silent"); got != 1 {
+		t.Errorf("%v connections are counted as silent, want 1", got)
 	}
 }
 

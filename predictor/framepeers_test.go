@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -21,8 +22,8 @@ import (
 // A peer that asks and never reads the answers neither makes the server grow
 // nor stays.
 func TestPeerThatReadsNothing(t *testing.T) {
-	from := newShelf()
-	s := predictor.New(predictor.Config{}, from)
+	from, registry := newShelf(), prometheus.NewRegistry()
+	s := predictor.New(predictor.Config{Registerer: registry}, from)
 	from.publish(1, encoded(t, bundleOf(t, 0.2)))
 	s.Sync(t.Context())
 	addr := socket(t)
@@ -44,6 +45,9 @@ func TestPeerThatReadsNothing(t *testing.T) {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the connection stays")
+	}
+	if got := value(t, registry, "spillway_predictor_connections_dropped_total", "reason=unread"); got != 1 {
+		t.Errorf("%v connections are counted as unread, want 1", got)
 	}
 	if most > before+1100 {
 		t.Errorf("%d goroutines work for one connection", most-before)
@@ -76,6 +80,45 @@ func impostor(t *testing.T, addr string, then func(net.Conn)) {
 			}()
 		}
 	}()
+}
+
+// A server that is hung when it is dialled is down, not one that speaks gRPC
+// alone, and is asked for frames again as soon as it goes on.
+func TestServerThatSaysNothing(t *testing.T) {
+	addr := socket(t)
+	listener, err := net.Listen("unix", strings.TrimPrefix(addr, "unix://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dial(t, addr)
+	hung, err := listener.Accept() // of frames, or of gRPC, which speaks first
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	other, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	again, err := listener.Accept() // one of them was given up
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	began := time.Now()
+	if _, err := client.Forecast(ctx, llm, vectorsOf(1, 1), make([]feature.Forecast, 1)); !errors.Is(err, predictor.ErrDown) || time.Since(began) > time.Second {
+		t.Errorf("a hung server is asked for %v: %v, want ErrDown at once", time.Since(began), err)
+	}
+	listener.Close()
+	impostor(t, addr, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }) // speaks frames alone
+	within, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	if err := client.Ready(within); err != nil {
+		t.Errorf("a server that goes on is not noticed: %v", err)
+	}
 }
 
 // A server that greets and hangs up is asked again as rarely as one that is not

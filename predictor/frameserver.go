@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -55,6 +56,9 @@ func (d *doorman) greet(conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(helloWithin))
 	begin := make([]byte, len(frameHello))
 	if _, err := io.ReadFull(conn, begin); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			d.server.metrics.dropped.WithLabelValues(droppedSilent).Inc()
+		}
 		conn.Close()
 		return
 	}
@@ -164,6 +168,10 @@ func (f *frames) lead() (handed, more bool) {
 	x := f.server.exchange()
 	h, body, err := f.in.read()
 	if err != nil {
+		if errors.Is(err, errOversized) {
+			f.server.metrics.dropped.WithLabelValues(droppedOversized).Inc()
+			f.server.log.Warn("a connection is ended", "err", err)
+		}
 		close(f.over) // nobody else leads
 		return false, false
 	}
@@ -211,6 +219,9 @@ func (f *frames) reply(x *exchange, call uint32, err error) {
 		_ = f.conn.SetWriteDeadline(f.renew.Add(answerWithin))
 	}
 	if _, err := f.conn.Write(f.out); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			f.server.metrics.dropped.WithLabelValues(droppedUnread).Inc()
+		}
 		f.conn.Close()
 	}
 }

@@ -17,9 +17,17 @@ type metrics struct {
 	answered     prometheus.Counter     // requests with the status ok
 	swaps        *prometheus.CounterVec // by result
 	sourceErrors *prometheus.CounterVec // by call
+	dropped      *prometheus.CounterVec // by reason
 
 	rowsOK, rowsInvalid, rowsUnsupported prometheus.Counter
 }
+
+// Why a connection is ended that its caller has not ended.
+const (
+	droppedOversized = "oversized" // a frame was larger than any request
+	droppedUnread    = "unread"    // answers were left unread for too long
+	droppedSilent    = "silent"    // it did not say in time what it speaks
+)
 
 func newMetrics(registerer prometheus.Registerer, s *Server) *metrics {
 	auto := promauto.With(registerer)
@@ -42,6 +50,8 @@ func newMetrics(registerer prometheus.Registerer, s *Server) *metrics {
 		swaps: counter("swaps_total", "Attempts to serve a newly published bundle, by how they ended.", "result",
 			swapped, fetchFailed, badChecksum, badBundle, badSchema, badCheck, disagree, withdrawn),
 		sourceErrors: counter("source_errors_total", "Failed calls to the source of bundles, by call.", "call", "published", "listen"),
+		dropped: counter("connections_dropped_total", "Connections that were ended for what their caller did, by what that was.", "reason",
+			droppedOversized, droppedUnread, droppedSilent),
 
 		rowsOK:          rows.WithLabelValues("ok"),
 		rowsInvalid:     rows.WithLabelValues("invalid_vector"),
