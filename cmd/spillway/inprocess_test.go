@@ -33,6 +33,8 @@ func TestInProcessConfig(t *testing.T) {
 	for _, m := range []mistake{
 		{args: []string{"router", "--check-config"}, config: "predictor: outside\n", says: []string{"predictor", "in-process", `"outside"`}},
 		{args: []string{"predictor"}, config: "predictor: in-process\n", says: []string{"predictor", "in-process", "router"}},
+		{args: []string{"router", "--check-config"}, config: "predictor:\n  in_process: true\n  listen: 127.0.0.1:9\n", says: []string{"line 3", "predictor.listen", "in-process"}},
+		{args: []string{"router", "--check-config"}, config: "predictor: {admin: 127.0.0.1:9, in_process: true}\n", says: []string{"predictor.admin", "in-process"}},
 		{args: []string{"router", "--check-config"}, config: "predictor: {max_waiting: 0}\n", says: []string{"predictor.max_waiting", "at least 1"}},
 	} {
 		m.check(t)

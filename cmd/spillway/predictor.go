@@ -68,7 +68,8 @@ itself and needs no predictor beside it. It then shares its cores with them.`,
 // inProcess is what "predictor:" says when the router is to forecast itself.
 const inProcess = "in-process"
 
-// UnmarshalYAML reads keys, or the one word inProcess.
+// UnmarshalYAML reads keys, or the one word inProcess. Keys that would have no
+// effect are mistakes.
 func (c *PredictorConfig) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind == yaml.ScalarNode {
 		if node.Value != inProcess {
@@ -78,7 +79,15 @@ func (c *PredictorConfig) UnmarshalYAML(node *yaml.Node) error {
 		return nil
 	}
 	type keys PredictorConfig
-	return node.Decode((*keys)(c))
+	if err := node.Decode((*keys)(c)); err != nil || !c.InProcess {
+		return err
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if key := node.Content[i]; key.Value == "listen" || key.Value == "admin" {
+			return fmt.Errorf("line %d: predictor.%s: a predictor that is %s has no listeners, the router's admin listener shows its metrics; leave this key out, or in_process", key.Line, key.Value, inProcess)
+		}
+	}
+	return nil
 }
 
 // apart reports whether a predictor may have a process of its own.
