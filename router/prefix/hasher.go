@@ -13,6 +13,10 @@ const DefaultBlockBytes = 256
 // Seed is what must be equal, beside the text, for two requests to share
 // cache entries. Empty fields are as good as any other value.
 type Seed struct {
+	// Deployment is a secret of those who share an index, so that their hashes
+	// tell nobody else which prompts are alike. Empty: hashes stay in here.
+	Deployment string
+
 	LLM  string
 	Salt string // the request's cache salt
 	LoRA string // adapter name
@@ -40,6 +44,11 @@ func (h *Hasher) Reset(seed Seed, blockBytes int) {
 	h.filled = 0
 	h.chain = h.chain[:0]
 	first := uint64(blockBytes)
+	if seed.Deployment != "" {
+		h.digest.ResetWithSeed(first)
+		h.digest.WriteString(seed.Deployment)
+		first = h.digest.Sum64()
+	}
 	for _, s := range [...]string{seed.LLM, seed.Salt, seed.LoRA} {
 		h.digest.ResetWithSeed(first) // one after the other, so that no two seeds run together
 		h.digest.WriteString(s)

@@ -31,7 +31,7 @@ func TestSeedSeparates(t *testing.T) {
 	text := strings.Repeat("x", 256)
 	seeds := []prefix.Seed{
 		{}, {LLM: "a"}, {Salt: "a"}, {LoRA: "a"}, {LLM: "ab"}, {LLM: "a", Salt: "b"},
-		{LLM: "a", LoRA: "b"}, {Salt: "ab"}, {LLM: "b", Salt: "a"},
+		{LLM: "a", LoRA: "b"}, {Salt: "ab"}, {LLM: "b", Salt: "a"}, {Deployment: "a"}, {Deployment: "a", LLM: "a"}, {Deployment: "aa"},
 	}
 	seen := map[uint64]prefix.Seed{}
 	for _, s := range seeds {

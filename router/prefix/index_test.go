@@ -133,6 +133,23 @@ func (c *twinCache) insert(chain []uint64, now time.Time) {
 	c.trim()
 }
 
+func (c *twinCache) restore(blocks []prefix.Held, now time.Time) (added int) {
+	for _, b := range blocks {
+		if len(c.blocks) < c.capacity && !slices.ContainsFunc(c.blocks, func(have twinBlock) bool { return have.hash == b.Hash }) {
+			c.blocks = append(c.blocks, twinBlock{b.Hash, now.Add(-b.Age)})
+			added++
+		}
+	}
+	return added
+}
+
+func (c *twinCache) held(now time.Time) (all []prefix.Held) {
+	for _, b := range c.blocks {
+		all = append(all, prefix.Held{Hash: b.hash, Age: now.Sub(b.touched)})
+	}
+	return all
+}
+
 func (c *twinCache) trim() { c.blocks = c.blocks[:min(len(c.blocks), c.capacity)] }
 
 func (c *twinCache) match(chain []uint64) (n int32) {
@@ -206,6 +223,16 @@ func TestAgainstTwin(t *testing.T) {
 				x.Remove(e)
 				delete(w.endpoints, e)
 			},
+			"restore": func(t *rapid.T) {
+				s, c := cache(endpoint.Draw(t, "endpoint"))
+				var blocks []prefix.Held
+				for _, hash := range chains.Draw(t, "chain") {
+					blocks = append(blocks, prefix.Held{Hash: hash, Age: time.Duration(rapid.IntRange(0, 90).Draw(t, "age")) * time.Second})
+				}
+				if got, want := x.Restore(s, blocks, now), c.restore(blocks, now); got != want {
+					t.Fatalf("%d blocks restored, want %d", got, want)
+				}
+			},
 			"wait": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
 			},
@@ -231,6 +258,9 @@ func TestAgainstTwin(t *testing.T) {
 					}
 					if h := x.Hot(x.Slot(e), now, time.Minute); h != hot {
 						t.Fatalf("%s has %v hot tokens, want %v", e, h, hot)
+					}
+					if got, want := x.Held(x.Slot(e), now, nil), c.held(now); !slices.Equal(got, want) {
+						t.Fatalf("%s holds %v, want %v", e, got, want)
 					}
 				}
 				if sum != 0 {
@@ -303,5 +333,39 @@ func BenchmarkInsert8kTokens(b *testing.B) {
 			fresh[i] = r.Uint64()
 		}
 		x.Insert(slots[7], fresh, start)
+	}
+}
+
+// What one index holds of an endpoint another takes over whole, in its order,
+// and never at the cost of what that one has seen itself.
+func TestRestore(t *testing.T) {
+	old := prefix.New(tiny)
+	a := old.Slot("a")
+	old.Insert(a, []uint64{1, 2, 3}, start)
+	old.Insert(a, []uint64{11, 12}, start.Add(30*time.Second))
+	now := start.Add(40 * time.Second)
+	held := old.Held(a, now, nil)
+
+	young := prefix.New(tiny)
+	b := young.Slot("a")
+	if added := young.Restore(b, held, now); added != 5 || !slices.Equal(young.Held(b, now, nil), held) {
+		t.Errorf("%d added: %v, want %v", added, young.Held(b, now, nil), held)
+	}
+	if got := young.Hot(b, now, 20*time.Second); got != 2 {
+		t.Errorf("%v tokens are hot, want 2", got)
+	}
+
+	busy := prefix.New(tiny)
+	c := busy.Slot("a")
+	busy.SetCapacity(c, 4, 0)
+	busy.Insert(c, []uint64{1, 2}, now)
+	if added := busy.Restore(c, held, now); added != 2 {
+		t.Errorf("%d added where 2 had room", added)
+	}
+	if got := match(busy, []uint64{1, 2, 3})[c]; got != 2 {
+		t.Errorf("%d blocks of what it saw itself, want 2", got)
+	}
+	if got := match(busy, []uint64{11, 12})[c]; got != 2 {
+		t.Errorf("%d blocks of what was restored, want 2", got)
 	}
 }

@@ -33,18 +33,26 @@ func (x *Index) touch(slot int, hash uint64, at int32, second int64) int32 {
 		s.unlink(&x.pool, mine)
 		s.recent.drop(x.pool.at(mine).touched)
 	} else {
-		mine = x.pool.take()
-		*x.pool.at(mine) = entry{hash: hash, follows: none, slot: int32(slot), shared: none}
-		if at == none {
-			x.table.add(hash, mine)
-		} else {
-			x.join(at, mine)
-		}
-		s.held++
-		x.held++
+		mine = x.enter(slot, hash, at)
 	}
 	s.push(&x.pool, mine)
 	x.pool.at(mine).touched = s.recent.add(second)
+	return mine
+}
+
+// enter adds a block that the slot does not hold and returns its entry, which
+// has no place in the slot's order yet. at is an entry of the block, or none
+// where nobody holds it.
+func (x *Index) enter(slot int, hash uint64, at int32) int32 {
+	mine := x.pool.take()
+	*x.pool.at(mine) = entry{hash: hash, follows: none, slot: int32(slot), shared: none}
+	if at == none {
+		x.table.add(hash, mine)
+	} else {
+		x.join(at, mine)
+	}
+	x.slots[slot].held++
+	x.held++
 	return mine
 }
 
