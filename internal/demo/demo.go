@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spillway-llm/spillway/featurestore"
 	"github.com/spillway-llm/spillway/featurestore/pglocal"
+	"github.com/spillway-llm/spillway/internal/demo/child"
 )
 
 // Config says what the demo runs.
@@ -58,7 +58,7 @@ type run struct {
 	restored time.Time // when the predictor was started again
 	killed   time.Time // when the kill had returned
 
-	fleet, predictor, trainer, routerProcess, load *process
+	fleet, predictor, trainer, routerProcess, load *child.Process
 }
 
 // Run runs the demo and checks its claims. The report is there even when a
@@ -179,7 +179,7 @@ func (r *run) startAll() error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(4)
+	ports, err := child.FreePorts(4)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (r *run) startAll() error {
 	if r.routerProcess, err = r.verb("router"); err != nil {
 		return err
 	}
-	if err := r.routerProcess.until(r.ctx, r.Dir, 30*time.Second, r.ready); err != nil {
+	if err := r.routerProcess.Until(r.ctx, 30*time.Second, r.ready); err != nil {
 		return err
 	}
 	r.say("router %s, status page %s", r.router, r.admin)
@@ -209,7 +209,7 @@ func (r *run) startAll() error {
 		return err
 	}
 	defer summary.Close()
-	if r.load, err = start(r.Dir, r.Binary, "load", nil, summary, args...); err != nil {
+	if r.load, err = child.Start(child.Command{Binary: r.Binary, Dir: r.Dir, Name: "load", Out: summary, Args: args}); err != nil {
 		return err
 	}
 	r.say("load: %s at %.3g times its speed for %s", r.Source, r.Speedup, r.Duration)
@@ -220,8 +220,8 @@ func (r *run) records() string { return filepath.Join(r.Dir, "load.jsonl") }
 func (r *run) summary() string { return filepath.Join(r.Dir, "load.json") }
 
 // verb starts a configured process.
-func (r *run) verb(name string) (*process, error) {
-	return start(r.Dir, r.Binary, name, r.env, nil, name, "--config", filepath.Join(r.Dir, "spillway.yaml"))
+func (r *run) verb(name string) (*child.Process, error) {
+	return child.Start(child.Command{Binary: r.Binary, Dir: r.Dir, Name: name, Env: r.env, Args: []string{name, "--config", filepath.Join(r.Dir, "spillway.yaml")}})
 }
 
 func (r *run) ready(ctx context.Context) error {
@@ -242,11 +242,11 @@ func (r *run) ready(ctx context.Context) error {
 
 // stop ends what is running, in the order in which nothing is lost.
 func (r *run) stop() {
-	r.load.stop(time.Second)
-	r.routerProcess.stop(40 * time.Second)
-	r.trainer.stop(5 * time.Second)
-	r.predictor.stop(5 * time.Second)
-	r.fleet.stop(5 * time.Second)
+	r.load.Stop(time.Second)
+	r.routerProcess.Stop(40 * time.Second)
+	r.trainer.Stop(5 * time.Second)
+	r.predictor.Stop(5 * time.Second)
+	r.fleet.Stop(5 * time.Second)
 	if r.store != nil {
 		r.store.Close()
 	}
@@ -257,26 +257,6 @@ func (r *run) stop() {
 			fmt.Fprintln(r.Out, "Postgres did not stop in order:", err)
 		}
 	}
-}
-
-// freePorts finds loopback ports that nobody listens on.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			l.Close()
-		}
-	}()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		open = append(open, l)
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 var errInterrupted = errors.New("interrupted")

@@ -92,8 +92,8 @@ func (r *run) collect() (loadgen.Summary, []loadgen.Record, error) {
 		}
 	} else {
 		r.say("the router drains")
-		r.routerProcess.stop(40 * time.Second)
-		r.trainer.stop(5 * time.Second)
+		r.routerProcess.Stop(40 * time.Second)
+		r.trainer.Stop(5 * time.Second)
 	}
 	data, err := os.ReadFile(r.summary())
 	if err == nil {

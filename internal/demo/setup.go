@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/demo/child"
 )
 
 // startFleet starts the simulated engines and returns their URLs.
@@ -19,17 +21,17 @@ func (r *run) startFleet() ([]string, error) {
 	}
 	defer read.Close()
 	seed := strconv.FormatUint(r.Seed, 10)
-	r.fleet, err = start(r.Dir, r.Binary, "fleet", nil, write, "fleet", "--json", "--port", "0", "--model", model,
+	r.fleet, err = child.Start(child.Command{Binary: r.Binary, Dir: r.Dir, Name: "fleet", Out: write, Args: []string{"fleet", "--json", "--port", "0", "--model", model,
 		"--endpoints", strconv.Itoa(endpoints), "--profile", profile,
-		"--slow", strconv.Itoa(slow), "--slow-factor", fmt.Sprint(slowFactor), "--perturb", seed, "--seed", seed)
+		"--slow", strconv.Itoa(slow), "--slow-factor", fmt.Sprint(slowFactor), "--perturb", seed, "--seed", seed}})
 	write.Close()
 	if err != nil {
 		return nil, err
 	}
 	line, err := bufio.NewReader(read).ReadBytes('\n')
 	if err != nil {
-		<-r.fleet.done
-		return nil, r.fleet.failure(r.Dir)
+		<-r.fleet.Done()
+		return nil, r.fleet.Failure()
 	}
 	var urls []string
 	if err := json.Unmarshal(line, &urls); err != nil {

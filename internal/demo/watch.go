@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/featurestore"
+	"github.com/spillway-llm/spillway/internal/demo/child"
 )
 
 const (
@@ -30,16 +31,16 @@ func (r *run) watch() error {
 		select {
 		case <-r.ctx.Done():
 			return errInterrupted
-		case <-r.load.done:
-			if r.load.err != nil {
-				return r.load.failure(r.Dir)
+		case <-r.load.Done():
+			if r.load.Err() != nil {
+				return r.load.Failure()
 			}
 			return nil
 		case <-tick.C:
 		}
-		for _, p := range []*process{r.fleet, r.trainer, r.routerProcess} {
-			if p.ended() {
-				return p.failure(r.Dir)
+		for _, p := range []*child.Process{r.fleet, r.trainer, r.routerProcess} {
+			if p.Ended() {
+				return p.Failure()
 			}
 		}
 		now := time.Now()
@@ -59,7 +60,7 @@ func (r *run) watch() error {
 		gone := now.Sub(r.began).Seconds() / r.Duration.Seconds()
 		switch {
 		case r.killed.IsZero() && gone > killAt && gone < killUntil && !liveSince.IsZero() && now.Sub(liveSince) > liveLeast:
-			r.predictor.kill()
+			r.predictor.Kill()
 			r.killed = time.Now()
 			r.say("predictor killed (SIGKILL)")
 		case !r.killed.IsZero() && r.restored.IsZero() && now.Sub(r.killed).Seconds() > downShare*r.Duration.Seconds():

@@ -1,9 +1,9 @@
-package demo
+package child
 
 import "syscall"
 
-// childAttributes keep a child out of the terminal's signals, which the parent
+// attributes keep a child out of the terminal's signals, which the parent
 // passes on in order, and end it with the parent.
-func childAttributes() *syscall.SysProcAttr {
+func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
