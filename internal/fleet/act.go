@@ -35,10 +35,19 @@ func (w *world) send(who *client, turn int) error {
 		output:    Output{Tokens: t.OutputTokens, Chain: c.chain[n:]},
 	}
 	c.alone = w.alone(t.PromptTokens, t.OutputTokens)
+	if w.config.Router.Connections == PerRequest && w.router.hangs(w.time(w.now)) {
+		w.park(c)
+		return nil
+	}
+	return w.dispatch(c)
+}
+
+// dispatch decides where a call goes and hands it over.
+func (w *world) dispatch(c *call) error {
+	who := c.client
 	c.place = len(w.live)
 	w.live = append(w.live, c)
-
-	q := query{promptTokens: t.PromptTokens, chain: c.request.Prompt.Chain, asks: w.config.Router.Objectives[who.session.Class]}
+	q := query{promptTokens: c.request.Prompt.Tokens, chain: c.request.Prompt.Chain, asks: w.config.Router.Objectives[who.session.Class]}
 	stuck := who.stuck
 	if w.config.Router.Connections == PerWorker {
 		stuck = who.worker.connect(w.now)
@@ -156,18 +165,18 @@ func (w *world) close(c *call, status feature.Status) {
 		Session: s.Index, Turn: c.turn, Class: s.Class, Endpoint: c.endpoint, Status: status, At: c.at,
 		E2E:          w.now - c.at,
 		PromptTokens: c.request.Prompt.Tokens, MatchedTokens: int(c.ticket.cached), CachedTokens: c.cached, OutputTokens: generated,
-		Alone: c.alone,
+		Alone: c.alone, Policy: c.ticket.policy,
 	}
 	ttft, tpot := feature.Seconds(feature.Unknown), feature.Seconds(feature.Unknown)
 	if generated > 0 {
 		o.TTFT = c.first - c.at
-		ttft = feature.SecondsOf(o.TTFT)
+		ttft = feature.SecondsOf(epoch.Add(c.first).Sub(c.ticket.decided))
 	}
 	if generated > 1 {
 		o.TPOT = (seen.last - c.first) / time.Duration(generated-1)
 		tpot = feature.SecondsOf(o.TPOT)
 	}
-	w.router.end(&c.ticket, answer{status == feature.OK, ttft, tpot, generated, c.cached})
+	w.router.end(&c.ticket, answer{status == feature.OK, ttft, tpot, generated, c.cached}, w.time(w.now))
 	w.leave(c, o)
 }
 

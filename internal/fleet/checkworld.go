@@ -28,8 +28,8 @@ func (w *world) verify() error {
 }
 
 func (w *world) verifyConserved() error {
-	if w.sent != len(w.live)+w.ended {
-		return fmt.Errorf("%d requests sent, %d live, %d ended", w.sent, len(w.live), w.ended)
+	if w.sent != len(w.live)+len(w.parked)+w.ended {
+		return fmt.Errorf("%d requests sent, %d live, %d waiting for forecasts, %d ended", w.sent, len(w.live), len(w.parked), w.ended)
 	}
 	if w.config.Sink == nil && len(w.result.Requests) != w.ended {
 		return fmt.Errorf("%d requests ended with %d outcomes", w.ended, len(w.result.Requests))

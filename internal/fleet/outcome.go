@@ -28,6 +28,10 @@ type Outcome struct {
 	// Alone is what E2E would be on an idle engine of the fleet's first kind
 	// with nothing cached: the measure of slowdown.
 	Alone time.Duration `json:"alone"`
+
+	// Policy is the one that decided: the router's, or its fallback; empty where
+	// the client's connection did, or nobody took it.
+	Policy string `json:"policy,omitempty"`
 }
 
 // Result is what came of a run.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/prefix"
@@ -33,6 +34,7 @@ type beside struct {
 	snapshot atomic.Pointer[pool.Snapshot]
 	last     feature.Decision
 	unasked  int // candidates without a forecast so far
+	wrong    int // decisions while outcomes spoke against the forecasts
 	doubted  int // answers whose engine had far less cached than was believed
 	live     []*besideRequest
 }
@@ -88,7 +90,7 @@ func newBeside(t *testing.T, seed uint64, name string, n int) *beside {
 	}
 	b := &beside{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
 	initial := &pool.Snapshot{Epoch: 1}
-	config, err := RouterConfig{Policy: name, Forecaster: biased{}}.complete()
+	config, err := RouterConfig{Policy: name, Forecaster: Served(biased{})}.complete()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,6 +195,13 @@ func (b *beside) begin(chains [][]uint64) {
 func (b *beside) compare(endpoint int) {
 	b.t.Helper()
 	in, out, d := &b.sim.input, &b.sim.choice, &b.last
+	state, _, _ := b.sim.guard.State()
+	if string(state) != d.State {
+		b.t.Fatalf("state %s, route's %s (%s)", state, d.State, d.Reason)
+	}
+	if state == correction.Wrong {
+		b.wrong++
+	}
 	if d.Policy != out.Policy || d.Chosen != in.Candidates[endpoint].Endpoint || d.ExpectedOutputTokens != in.Request.ExpectedOutputTokens {
 		b.t.Fatalf("the world chose %s by %s with %v tokens expected, route %s by %s with %v", in.Candidates[endpoint].Endpoint, out.Policy,
 			in.Request.ExpectedOutputTokens, d.Chosen, d.Policy, d.ExpectedOutputTokens)
@@ -259,13 +268,14 @@ func (b *beside) end() {
 		b.doubted++
 	}
 	end.CachedTokens = float64(cached)
-	b.sim.end(&q.call.ticket, answer{end.Status == feature.OK, end.TTFT, end.TPOT, q.received, cached})
+	b.sim.end(&q.call.ticket, answer{end.Status == feature.OK, end.TTFT, end.TPOT, q.received, cached}, time.Now())
 	q.ticket.End(end)
 }
 
 // The router of a world sees the numbers that package route sees, to the bit,
 // and decides alike.
 func TestWorldRoutesAsRouteDoes(t *testing.T) {
+	wrong := 0
 	for _, name := range []string{policy.Predicted, policy.RoundRobin} {
 		for seed := range uint64(8) {
 			synctest.Test(t, func(t *testing.T) {
@@ -275,6 +285,7 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 				go func() { done <- b.real.Run(ctx) }()
 				defer func() { cancel(); <-done }()
 				b.pass(2500 * time.Millisecond) // until forecasts are live
+				b.sim.probe(time.Now())
 
 				var chains [][]uint64
 				for i := range uint64(6) {
@@ -305,10 +316,14 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 				if b.doubted == 0 {
 					t.Error("no engine had lost what was believed of it")
 				}
+				wrong += b.wrong
 				if name == policy.Predicted && b.unasked == 0 {
 					t.Error("no prior was beyond what a forecast may say")
 				}
 			})
 		}
+	}
+	if wrong == 0 {
+		t.Error("no outcomes spoke against the forecasts")
 	}
 }

@@ -16,29 +16,6 @@ import (
 // Auto is the fallback that follows what binds, prefill or decode.
 const Auto = "auto"
 
-// Forecaster forecasts all candidates of one request in one call: out[i] is
-// the forecast of vectors[i], and is NoForecast before the call. It must be a
-// function of its vectors alone.
-type Forecaster interface {
-	Forecast(vectors []feature.Vector, out []feature.Forecast)
-}
-
-// PriorForecaster forecasts what the prior says, without a residual: the
-// policy "predicted" on physics alone.
-type PriorForecaster struct{}
-
-// Forecast repeats the priors that the vectors hold.
-func (PriorForecaster) Forecast(vectors []feature.Vector, out []feature.Forecast) {
-	for i := range vectors {
-		p := vectors[i].Prior()
-		out[i] = feature.Forecast{
-			TTFT:    feature.Quantiles{P50: p.TTFT, P90: p.TTFT},
-			TPOT:    feature.Quantiles{P50: p.TPOT, P90: p.TPOT},
-			Support: 1,
-		}
-	}
-}
-
 // RouterConfig is the router of a world. Zero fields mean the documented
 // defaults of production.
 type RouterConfig struct {
@@ -61,13 +38,17 @@ type RouterConfig struct {
 	// production does not.
 	KeepBeliefs bool
 
-	Forecaster Forecaster // nil: there is no bundle, the fallback decides
+	Forecaster Forecaster // nil: there is no bundle, the fallback decides; it may be a Predictor
 	Candidates int        // how many are forecast at most; 0: 16, below 0: all
 	Canary     float64    // share of the requests that forecasts decide; 0: all
 
 	// Objectives is what requests ask for, by class of traffic; those of
 	// classes not listed ask for nothing.
 	Objectives map[string]Objective
+
+	// Changes hears of every change in whether forecasts may decide. nil:
+	// nobody does.
+	Changes func(correction.Change)
 
 	// Connections says what is routed: requests, or the connections they
 	// come on.
@@ -158,16 +139,18 @@ type router struct {
 	config RouterConfig
 	block  float64 // tokens of a block of the index
 
-	ledger   *ledger.Ledger
-	index    *prefix.Index
-	targets  []*target // ordered by id
-	output   correction.Output
-	demand   correction.Demand
-	coverage correction.Coverage
-	seeds    *rand.PCG
-	turn     uint64
-	late     []claim // that the index has not learned of
-	forced   int     // forks: where the next decision sends its request; below 0: where it says
+	ledger    *ledger.Ledger
+	index     *prefix.Index
+	targets   []*target // ordered by id
+	output    correction.Output
+	demand    correction.Demand
+	coverage  correction.Coverage
+	guard     correction.Guard
+	predictor Predictor // the config's forecaster, if it is one
+	seeds     *rand.PCG
+	turn      uint64
+	late      []claim // that the index has not learned of
+	forced    int     // forks: where the next decision sends its request; below 0: where it says
 
 	// One decision's memory, used again.
 	input     policy.Input
@@ -228,12 +211,14 @@ type query struct {
 }
 
 func newRouter(config RouterConfig, seeds *rand.PCG, blockTokens int, now time.Time) *router {
+	predictor, _ := config.Forecaster.(Predictor)
 	return &router{
-		config: config,
+		config: config, predictor: predictor,
 		block:  float64(blockTokens),
 		ledger: ledger.New(),
 		index:  prefix.New(prefix.Config{BlockBytes: blockTokens, TokensPerByte: 1}),
 		demand: correction.NewDemand(now),
+		guard:  correction.NewGuard(correction.DefaultLimits(), now),
 		seeds:  seeds,
 		forced: -1,
 	}
@@ -265,53 +250,6 @@ func (r *router) scraped(i int, m Metrics, kvCapacity float64, at time.Time) {
 	}
 }
 
-// forecasts reports whether there is somebody to ask, and something to ask for.
-func (r *router) forecasts() bool {
-	return r.config.Forecaster != nil && policy.Forecasting(r.config.Policy)
-}
-
-// longestForecast is the longest latency that a forecast may say, or start from.
-const longestForecast feature.Seconds = 600
-
-// sayable reports whether all latencies are such as a forecast may say.
-func sayable(latencies ...feature.Seconds) bool {
-	for _, l := range latencies {
-		if !(l > 0 && l <= longestForecast) {
-			return false
-		}
-	}
-	return true
-}
-
-// forecast asks for the residuals of the candidates worth it and adds what was
-// learned online. It reports whether anybody could be asked. Candidates whose
-// prior or forecast is longer than a forecast may be stay without one.
-func (r *router) forecast() bool {
-	if !r.forecasts() {
-		return false
-	}
-	in := &r.input
-	r.asked, r.vectors, r.answers = r.asked[:0], r.vectors[:0], r.answers[:0]
-	for _, i := range r.shortlist.Choose(in, max(0, r.config.Candidates)) {
-		v := in.Candidates[i].Vector(&in.Request)
-		if p := v.Prior(); !sayable(p.TTFT, p.TPOT) {
-			continue
-		}
-		r.asked = append(r.asked, i)
-		r.vectors = append(r.vectors, v)
-		r.answers = append(r.answers, feature.NoForecast)
-	}
-	r.config.Forecaster.Forecast(r.vectors, r.answers)
-	for j, i := range r.asked {
-		if f := &r.answers[j]; f.Known() && sayable(f.TTFT.P50, f.TTFT.P90, f.TPOT.P50, f.TPOT.P90) {
-			c := &in.Candidates[i]
-			c.Residual = f.Residual
-			c.Correction = correction.Correct(&r.targets[i].offset, &r.coverage, *f, correction.LoadOf(&c.Load))
-		}
-	}
-	return true
-}
-
 // decide chooses an endpoint for q and charges c there, in one step, and
 // returns its number, which is below 0 for one that is shed. A request that
 // belongs to a connection goes where that leads: stuck is the endpoint's number,
@@ -322,7 +260,7 @@ func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error
 	r.enter(outside)
 	in := &r.input
 	if stuck < 0 {
-		in.Forecasts = r.forecast()
+		in.Forecasts = r.forecast(now, c.late)
 		in.Fallback = r.config.Fallback
 		if in.Fallback == Auto {
 			in.Fallback = fallback(r.demand.Bound(now, peak))
@@ -343,7 +281,7 @@ func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error
 		} else if r.choice.Shed {
 			return -1, nil
 		}
-		c.ticket.forecast = r.choice.Forecasts[stuck]
+		c.ticket.forecast, c.ticket.policy = r.choice.Forecasts[stuck], r.choice.Policy
 	} else {
 		c.ticket.forecast = feature.NoForecast
 	}

@@ -26,6 +26,8 @@ type ticket struct {
 	forecast feature.Forecast // corrected
 	plain    feature.Forecast // before online correction
 	load     float64          // of the endpoint before it, as corrections count
+	bundle   int64            // behind the forecast
+	policy   string           // that decided; empty where a connection did
 	mark     correction.Mark  // how far the stream was at the last tick
 	decided  time.Time
 	overdue  bool     // the p90 has been told that it missed
@@ -49,7 +51,7 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 		prompt:   request.PromptTokens,
 		cached:   c.CachedTokens,
 		work:     float64(c.Coefficients.Work(request.PromptTokens, uncached)),
-		forecast: t.forecast, chosen: t.chosen,
+		forecast: t.forecast, chosen: t.chosen, policy: t.policy, bundle: r.guard.Bundle(),
 		plain:    correction.Plain(t.forecast, c.Correction),
 		load:     correction.LoadOf(&c.Load),
 		decided:  now,
@@ -100,8 +102,8 @@ type answer struct {
 	cachedTokens int // of the prompt, as the engine reports
 }
 
-// end settles t. An answer that was complete teaches.
-func (r *router) end(t *ticket, a answer) {
+// end settles t at now. An answer that was complete teaches.
+func (r *router) end(t *ticket, a answer, now time.Time) {
 	r.ledger.Settle(t.handle)
 	r.changed(t.target)
 	t.target.streams.remove(t.stream)
@@ -112,12 +114,14 @@ func (r *router) end(t *ticket, a answer) {
 	if t.plain.Known() {
 		t.target.offset.Observe(t.plain, a.ttft, a.tpot)
 		r.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.forecast, Load: t.load, Overdue: t.overdue}, a.ttft, a.tpot)
+		r.settled(t, a, now)
 	}
 	r.test(t, float64(a.cachedTokens))
 }
 
 // tick observes speeds and what is overdue; route does it once a second.
 func (r *router) tick(now time.Time) {
+	r.note(r.guard.Tick(now))
 	for _, e := range r.targets {
 		budget := float64(e.profile.MaxBatchedTokens)
 		longest := budget

@@ -67,6 +67,7 @@ type call struct {
 	place    int // in world.live
 	id       uint64
 	open     bool
+	late     bool // its forecasts did not come in time
 
 	at, first time.Duration
 	cached    int
@@ -99,10 +100,11 @@ type world struct {
 	agenda *agenda
 	// Numbers of the actors there are once; engines stand before them from 0,
 	// then one scraper for each endpoint.
-	actorScrape, actorChange, actorTimeout, actorWake, actorArrival, actorTick, actorSample int
+	actorScrape, actorChange, actorTimeout, actorWake, actorArrival, actorTick, actorSample, actorPark, actorProbe int
 
 	events    []Event // of the engine that acts: one memory for all stays in the processor's cache
 	live      []*call
+	parked    []*call // that wait for forecasts, by time
 	free      []*call // ended, to be used again
 	calls     uint64
 	deadlines []deadline // by time
@@ -210,12 +212,14 @@ func (w *world) actors() {
 	w.actorArrival = number(1)
 	w.actorTick = number(1)
 	w.actorSample = number(1)
+	w.actorPark, w.actorProbe = number(1), number(1)
 	w.agenda = newAgenda(n)
 	for i := range w.router.targets {
 		w.scrape(i) // a router that has been up for a while
 	}
 	w.agenda.set(w.actorChange, w.nextChange())
 	w.agenda.set(w.actorTick, time.Second)
+	w.probe() // its predictor too
 	if w.config.Observer != nil {
 		w.agenda.set(w.actorSample, 0)
 	}
@@ -257,7 +261,7 @@ func (w *world) busy() bool {
 	if w.fork != nil && w.fork.ended {
 		return false
 	}
-	return len(w.live) > 0 || len(w.wakes) > 0 || w.awaiting
+	return len(w.live) > 0 || len(w.parked) > 0 || len(w.wakes) > 0 || w.awaiting
 }
 
 func (w *world) act(actor int) error {
@@ -277,6 +281,10 @@ func (w *world) act(actor int) error {
 	case actor == w.actorTick:
 		w.router.tick(w.time(w.now))
 		w.agenda.set(actor, w.now+time.Second)
+	case actor == w.actorPark:
+		return w.unpark()
+	case actor == w.actorProbe:
+		w.probe()
 	case actor == w.actorSample:
 		w.observe()
 		w.agenda.set(actor, w.now+w.config.ObserveEvery)
@@ -289,6 +297,7 @@ func (w *world) finish() *Result {
 	for len(w.live) > 0 {
 		w.close(w.live[0], feature.Lost)
 	}
+	w.sent -= len(w.parked) // nobody has decided about them
 	if !w.exhausted {
 		w.loadEnded = w.now
 	}

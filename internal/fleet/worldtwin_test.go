@@ -346,7 +346,7 @@ func TestWorldEqualsTwin(t *testing.T) {
 		w := twinWorld{c: c, went: map[[2]int]int{}, texts: map[string]uint64{}}
 		for i := range r.Requests {
 			o := &r.Requests[i]
-			o.Alone = 0
+			o.Alone, o.Policy = 0, ""
 			w.went[[2]int{o.Session, o.Turn}] = o.Endpoint
 			matched += o.MatchedTokens
 			if o.Status == feature.ClientAbort {
