@@ -168,10 +168,7 @@ func (b *beside) begin(chains [][]uint64) {
 		asks.TPOT = time.Duration(10+b.rng.IntN(30)) * time.Millisecond
 		tpot = feature.SecondsOf(asks.TPOT)
 	}
-	endpoint, err := b.sim.decide(&query{promptTokens: tokens, chain: chain, asks: asks}, &q.call, -1, q.began)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	var err error
 	q.ticket, err = b.real.Begin(b.t.Context(), &route.Query{
 		LLM: "llm", PromptBytes: len(chain) * prefix.DefaultBlockBytes, PromptTokens: tokens - len(chain)*DefaultBlockTokens, MaxOutputTokens: -1, Streaming: true, SLOTTFT: ttft, SLOTPOT: tpot,
 		Prompt: func(yield func(route.Piece) bool) {
@@ -188,6 +185,13 @@ func (b *beside) begin(chains [][]uint64) {
 		b.t.Fatal(err)
 	}
 	q.ticket.Sent(q.began)
+	// Ties are drawn: the world sends it where route did, and compare sees
+	// whether it might have chosen that.
+	b.sim.forced = slices.IndexFunc(b.sim.targets, func(t *target) bool { return t.id == q.ticket.Endpoint() })
+	endpoint, err := b.sim.decide(&query{promptTokens: tokens, chain: chain, asks: asks}, &q.call, -1, q.began)
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	b.live = append(b.live, q)
 	b.compare(endpoint)
 }
@@ -201,6 +205,9 @@ func (b *beside) compare(endpoint int) {
 	}
 	if state == correction.Wrong {
 		b.wrong++
+	}
+	if p := out.Probabilities[endpoint]; p == 0 || p == 1 && endpoint != out.Index {
+		b.t.Fatalf("route chose %s, which the world would with probability %v", d.Chosen, p)
 	}
 	if d.Policy != out.Policy || d.Chosen != in.Candidates[endpoint].Endpoint || d.ExpectedOutputTokens != in.Request.ExpectedOutputTokens {
 		b.t.Fatalf("the world chose %s by %s with %v tokens expected, route %s by %s with %v", in.Candidates[endpoint].Endpoint, out.Policy,
@@ -286,6 +293,7 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 				defer func() { cancel(); <-done }()
 				b.pass(2500 * time.Millisecond) // until forecasts are live
 				b.sim.probe(time.Now())
+				b.sim.demand = correction.NewDemand(time.Now().Add(-1500 * time.Millisecond)) // route met the LLM in its first tick
 
 				var chains [][]uint64
 				for i := range uint64(6) {
@@ -299,15 +307,15 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 					}
 					chains = append(chains, chain)
 				}
-				for range 1500 {
+				for range 4000 {
 					switch x := b.rng.IntN(20); {
 					case x < 3:
 						b.begin(chains)
-					case x < 14:
+					case x < 13:
 						b.event()
-					case x == 14:
+					case x < 16:
 						b.end()
-					case x == 15:
+					case x == 16:
 						b.scrape(b.rng.IntN(5))
 					default: // for 2 ms route takes what it saw for new
 						b.pass(time.Duration(2+b.rng.IntN(200)) * time.Millisecond)
