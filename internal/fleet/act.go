@@ -35,7 +35,8 @@ func (w *world) send(who *client, turn int) error {
 		output:    Output{Tokens: t.OutputTokens, Chain: c.chain[n:]},
 	}
 	c.alone = w.alone(t.PromptTokens, t.OutputTokens)
-	if w.config.Router.Connections == PerRequest && w.router.hangs(w.time(w.now)) {
+	c.replica = w.nextReplica()
+	if w.config.Router.Connections == PerRequest && c.replica.hangs(w.time(w.now)) {
 		w.park(c)
 		return nil
 	}
@@ -52,8 +53,8 @@ func (w *world) dispatch(c *call) error {
 	if w.config.Router.Connections == PerWorker {
 		stuck = who.worker.connect(w.now)
 	}
-	w.router.forced = w.force(c)
-	endpoint, err := w.router.decide(&q, c, stuck, w.time(w.now))
+	c.replica.forced = w.force(c)
+	endpoint, err := c.replica.decide(&q, c, stuck, w.time(w.now))
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (w *world) dispatch(c *call) error {
 		w.turnedAway(c)
 		return nil
 	}
-	c.endpoint, c.request.tag = endpoint, c.ticket.stream
+	c.endpoint, c.request.tag = endpoint, int32(c.replica.number)<<replicaShift|c.ticket.stream
 	w.note(c)
 	switch w.config.Router.Connections {
 	case PerSession, PerClient:
@@ -126,11 +127,11 @@ func (w *world) reschedule(unit int) {
 // step lets an engine do what is due, and the router and the clients see it.
 func (w *world) step(unit int) error {
 	u := w.units[unit]
-	t := w.router.targets[u.endpoint]
 	w.events = u.engine.advance(w.now, w.events)
 	for i := range w.events {
 		ev := &w.events[i]
-		s := &t.streams.all[ev.tag]
+		r := w.replicas[ev.tag>>replicaShift]
+		s := &r.targets[u.endpoint].streams.all[ev.tag&(1<<replicaShift-1)]
 		generated := int32(ev.Generated)
 		switch {
 		case ev.Kind == Finished:
@@ -146,9 +147,9 @@ func (w *world) step(unit int) error {
 			continue
 		case s.generated == 0:
 			s.call.first, s.call.cached = ev.At, ev.Cached
-			w.router.firstToken(s, ev.At)
+			r.firstToken(s, ev.At)
 		default:
-			w.router.tokens(s, generated-s.generated, ev.At)
+			r.tokens(s, generated-s.generated, ev.At)
 		}
 		s.generated = generated
 	}
@@ -176,7 +177,7 @@ func (w *world) close(c *call, status feature.Status) {
 		o.TPOT = (seen.last - c.first) / time.Duration(generated-1)
 		tpot = feature.SecondsOf(o.TPOT)
 	}
-	w.router.end(&c.ticket, answer{status == feature.OK, ttft, tpot, generated, c.cached}, w.time(w.now))
+	c.replica.end(&c.ticket, answer{status == feature.OK, ttft, tpot, generated, c.cached}, w.time(w.now))
 	w.leave(c, o)
 }
 
@@ -188,7 +189,7 @@ func (w *world) turnedAway(c *call) {
 		Session: s.Index, Turn: c.turn, Class: s.Class, Endpoint: -1, Status: feature.Shed, At: c.at,
 		PromptTokens: c.request.Prompt.Tokens, Alone: c.alone,
 	})
-	after := w.router.choice.RetryAfter.Duration()
+	after := c.replica.choice.RetryAfter.Duration()
 	w.wakeAt(c.client, w.now+min(longestPause, max(refusedPause, after)))
 	w.free = append(w.free, c)
 }
@@ -240,24 +241,31 @@ func (w *world) giveUp() error {
 	return nil
 }
 
-// scrape asks an endpoint for its numbers, or takes in those asked for.
-func (w *world) scrape(i int) {
-	e := w.endpoints[i]
+// scrapeActor is the number of the actor that lets a router scrape an endpoint.
+func (w *world) scrapeActor(replica, endpoint int) int {
+	return w.actorScrape + replica*len(w.endpoints) + endpoint
+}
+
+// scrape lets a router ask an endpoint for its numbers, or take in those asked
+// for.
+func (w *world) scrape(replica, i int) {
+	r, actor := w.replicas[replica], w.scrapeActor(replica, i)
+	e := &r.scrapers[i]
 	if !e.asked {
-		e.asked, e.askedAt, e.answer = true, w.now, e.metrics((*Engine).Metrics)
+		e.asked, e.askedAt, e.answer = true, w.now, w.endpoints[i].metrics((*Engine).Metrics)
 		if delay := w.config.Router.ScrapeDelay; delay > 0 && w.now > 0 {
-			w.agenda.set(w.actorScrape+i, w.now+delay)
+			w.agenda.set(actor, w.now+delay)
 			return
 		}
 	}
 	e.asked = false
-	w.router.scraped(i, e.answer, e.kvTokens, w.time(e.askedAt))
+	r.scraped(i, e.answer, w.endpoints[i].kvTokens, w.time(e.askedAt))
 	interval := float64(w.config.Router.ScrapeInterval)
 	switch pause := interval * (1 + scrapeJitter*(2*w.jitter.Float64()-1)); {
 	case e.askedAt == 0: // from here on every endpoint at its own time
-		w.agenda.set(w.actorScrape+i, time.Duration(interval*w.jitter.Float64())+1)
+		w.agenda.set(actor, time.Duration(interval*w.jitter.Float64())+1)
 	default:
-		w.agenda.set(w.actorScrape+i, max(w.now, e.askedAt+time.Duration(pause)))
+		w.agenda.set(actor, max(w.now, e.askedAt+time.Duration(pause)))
 	}
 }
 
@@ -281,8 +289,12 @@ func (w *world) change() {
 			e.slow(e.spec.SlowFactor)
 		}
 	}
-	for before := w.meet(); before < len(w.router.targets); before++ {
-		w.scrape(before)
+	for before := w.meet(); before < w.met(); before++ {
+		for _, r := range w.replicas {
+			if !r.down {
+				w.scrape(r.number, before)
+			}
+		}
 	}
 	w.agenda.set(w.actorChange, w.nextChange())
 }
@@ -290,20 +302,33 @@ func (w *world) change() {
 // meet makes the engines known whose time it is, and returns how many were
 // before.
 func (w *world) meet() int {
-	before := len(w.router.targets)
+	before := w.met()
 	for i := before; i < len(w.endpoints) && w.endpoints[i].spec.JoinsAt <= w.now; i++ {
-		e := w.endpoints[i]
-		w.router.meet(fmt.Sprintf("engine-%05d", i), e.spec.Class, e.spec.Profile)
+		for _, r := range w.replicas {
+			w.introduce(r, i)
+		}
 	}
 	return before
 }
 
+// met is how many engines the routers know.
+func (w *world) met() int { return len(w.replicas[0].targets) }
+
+// introduce makes an engine known to a router.
+func (w *world) introduce(r *replica, engine int) {
+	spec := &w.endpoints[engine].spec
+	r.meet(fmt.Sprintf("engine-%05d", engine), spec.Class, spec.Profile)
+}
+
 // chosen is how many requests an endpoint was sent.
-func (w *world) chosen(endpoint int) int {
-	if endpoint >= len(w.router.targets) { // not met
+func (w *world) chosen(endpoint int) (n int) {
+	if endpoint >= w.met() {
 		return 0
 	}
-	return w.router.targets[endpoint].chosen
+	for _, r := range w.replicas {
+		n += r.targets[endpoint].chosen
+	}
+	return n
 }
 
 // observe shows the world to the observer.
@@ -313,9 +338,11 @@ func (w *world) observe() {
 	for i, e := range w.endpoints {
 		m := e.metrics((*Engine).current)
 		s := EndpointSample{Waiting: m.Waiting, Running: m.Running, KVUsed: m.KVUsed, Chosen: w.chosen(i), Speed: 1}
-		if i < len(w.router.targets) {
-			t := w.router.targets[i]
-			s.InFlight, s.Speed = t.streams.open(), t.speed.Factor(now)
+		if i < w.met() {
+			s.Speed = w.replicas[0].targets[i].speed.Factor(now)
+			for _, r := range w.replicas {
+				s.InFlight += r.targets[i].streams.open()
+			}
 		}
 		w.sample.Endpoints[i] = s
 	}

@@ -74,4 +74,7 @@ func (r *router) test(t *ticket, cached float64) {
 	}
 	held := int(math.Floor(cached / b.tokens * float64(b.blocks)))
 	r.index.Drop(t.target.slot, t.chain[held:b.blocks])
+	if r.tell != nil {
+		r.tell(word{kind: wordDisbelieved, endpoint: t.target.number, chain: slices.Clone(t.chain[held:b.blocks])})
+	}
 }

@@ -43,26 +43,32 @@ func (w *world) verifyConserved() error {
 }
 
 func (w *world) verifyBooks() error {
-	if open := w.router.ledger.Open(); open != len(w.live) {
-		return fmt.Errorf("the ledger has %d requests in flight, the world %d", open, len(w.live))
+	open := 0
+	at := make(map[*replica][]int)
+	for _, r := range w.replicas {
+		open += r.ledger.Open()
+		at[r] = make([]int, len(w.endpoints))
 	}
-	at := make([]int, len(w.endpoints))
+	if open != len(w.live) {
+		return fmt.Errorf("the ledgers have %d requests in flight, the world %d", open, len(w.live))
+	}
 	inEngine := make([]int, len(w.units))
 	for _, c := range w.live {
-		at[c.endpoint]++
+		at[c.replica][c.endpoint]++
 		n := w.unit(c)
 		inEngine[n]++
 		if s := w.units[n].engine.live[c.request.ID]; s == nil || s.Request != &c.request || s.cancelled {
 			return fmt.Errorf("request %d is not at engine %d", c.id, n)
 		}
-		if t := c.ticket.target; t != w.router.targets[c.endpoint] || c.stream().call != c {
+		if t := c.ticket.target; t != c.replica.targets[c.endpoint] || c.stream().call != c {
 			return fmt.Errorf("request %d is not where the router has it", c.id)
 		}
 	}
-	now := w.time(w.now)
-	for i, t := range w.router.targets {
-		if books := w.router.ledger.State(t.id, 0, now, t.scrapedAt).Requests; t.streams.open() != at[i] || int(books) != at[i] {
-			return fmt.Errorf("endpoint %d has %d requests, the router %d, its ledger %v", i, at[i], t.streams.open(), books)
+	for _, r := range w.replicas {
+		for i, t := range r.targets {
+			if books := r.ledger.Own(t.id, 0); t.streams.open() != at[r][i] || books != at[r][i] {
+				return fmt.Errorf("endpoint %d has %d requests of router %d, which has %d, its ledger %d", i, at[r][i], r.number, t.streams.open(), books)
+			}
 		}
 	}
 	for i, u := range w.units {
@@ -120,7 +126,7 @@ func (w *world) verifyOrder() error {
 }
 
 func (w *world) verifyClients() error {
-	if limit := w.config.Plan.Limit; limit > 0 && w.sent > limit {
+	if limit := w.config.Plan.Limit; limit > 0 && w.sent-w.again > limit {
 		return fmt.Errorf("%d requests sent, at most %d may be", w.sent, limit)
 	}
 	if n := w.config.Plan.Concurrency; n > 0 && w.sessions > n {

@@ -10,6 +10,8 @@
 // plan, the router's own policy, ledger, prefix index and corrections, which
 // know of engines what a scrape brings and of requests what a prompt shows,
 // and engines that may be slower, or work otherwise, than the router believes.
+// Several routers may stand before one fleet (Replicas), which share what they
+// know as real ones do, or not, and of which one may die.
 // One agenda holds when each engine, scraper and so on acts next; nothing else
 // moves the clock.
 //

@@ -32,11 +32,6 @@ type endpoint struct {
 	spec     EngineSpec
 	ranks    []*Engine
 	kvTokens float64 // of all ranks
-
-	// What a scrape asked for and has not brought yet.
-	asked   bool
-	askedAt time.Duration
-	answer  Metrics
 }
 
 func newEndpoint(spec EngineSpec, seed uint64, index, blockTokens int) (*endpoint, error) {

@@ -28,13 +28,13 @@ func SimulateTimed(ctx context.Context, config WorldConfig, clock func() time.Du
 	defer stop()
 	var costs [3]time.Duration
 	in, last := outside, clock()
-	w.router.phase = func(p phase) {
+	w.replicas[0].phase = func(p phase) {
 		now := clock()
 		costs[in] += now - last
 		in, last = p, now
 	}
 	r, err := w.run(ctx)
-	w.router.phase(outside)
+	w.replicas[0].phase(outside)
 	return r, Costs{costs[outside], costs[viewing], costs[deciding]}, err
 }
 
@@ -45,6 +45,6 @@ func SimulateInFull(ctx context.Context, config WorldConfig) (*Result, error) {
 		return nil, err
 	}
 	defer stop()
-	w.router.always = true
+	w.replicas[0].always = true
 	return w.run(ctx)
 }

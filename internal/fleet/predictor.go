@@ -179,10 +179,15 @@ func (r *router) probe(now time.Time) {
 
 // probe lets the router probe, now and a little later again.
 func (w *world) probe() {
-	if w.router.predictor != nil && w.router.forecasts() {
-		w.router.probe(w.time(w.now))
-		w.agenda.set(w.actorProbe, w.now+probeInterval)
+	for _, r := range w.replicas {
+		if r.predictor == nil || !r.forecasts() {
+			return // none of them has one
+		}
+		if !r.down {
+			r.probe(w.time(w.now))
+		}
 	}
+	w.agenda.set(w.actorProbe, w.now+probeInterval)
 }
 
 // park lets a call wait for forecasts until the deadline.

@@ -11,7 +11,7 @@ func (w *world) note(c *call) {
 	if w.config.Rows == nil {
 		return
 	}
-	r, t := w.router, &c.ticket
+	r, t := c.replica, &c.ticket
 	candidate := &r.input.Candidates[c.endpoint]
 	c.row = &feature.Row{
 		DecidedAt: t.decided, Endpoint: candidate.Endpoint, Class: candidate.Class, Schema: feature.Schema,

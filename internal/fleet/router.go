@@ -162,6 +162,8 @@ type router struct {
 	vectors   []feature.Vector
 	answers   []feature.Forecast
 
+	tell func(word) // what other routers should know; nil: there is none to hear it
+
 	always bool        // tests: describe every load for every decision
 	phase  func(phase) // tests: told where the time of a decision goes
 }

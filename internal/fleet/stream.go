@@ -15,6 +15,7 @@ type stream struct {
 	generated  int32         // tokens
 	events     int32
 	pending    int32         // tokens not yet told the ledger
+	shared     int32         // tokens that other routers were told of
 	last, told time.Duration // when the last event came, and when the ledger was told
 }
 

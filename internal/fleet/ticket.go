@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -20,6 +21,8 @@ type ticket struct {
 	target   *target
 	stream   int32 // number in target.streams
 	handle   ledger.Handle
+	number   uint64 // of the call
+	entry    ledger.Entry
 	prompt   float64          // tokens
 	cached   float64          // of them, believed to be there
 	work     float64          // seconds of prefill by the step model
@@ -48,6 +51,8 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 	}
 	*t = ticket{
 		target:   r.targets[endpoint],
+		number:   of.id,
+		entry:    entry,
 		prompt:   request.PromptTokens,
 		cached:   c.CachedTokens,
 		work:     float64(c.Coefficients.Work(request.PromptTokens, uncached)),
@@ -67,6 +72,9 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 	t.handle = r.ledger.Charge(t.target.id, 0, entry, now)
 	r.demand.Add(now, float64(entry.UncachedTokens))
 	t.stream = t.target.streams.add(of, t.handle)
+	if r.tell != nil {
+		r.tell(word{kind: wordCharged, number: t.number, endpoint: endpoint, entry: entry, chain: slices.Clone(q.chain)})
+	}
 	t.target.chosen++
 	r.changed(t.target)
 }
@@ -79,6 +87,10 @@ func (r *router) firstToken(s *stream, at time.Duration) {
 	r.changed(t.target)
 	t.target.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
+	if r.tell != nil {
+		s.shared = 1
+		r.tell(word{kind: wordGenerated, number: t.number, endpoint: t.target.number, tokens: 1})
+	}
 }
 
 // tokens says that an event with n more tokens arrived. The target counts as
@@ -107,6 +119,9 @@ func (r *router) end(t *ticket, a answer, now time.Time) {
 	r.ledger.Settle(t.handle)
 	r.changed(t.target)
 	t.target.streams.remove(t.stream)
+	if r.tell != nil {
+		r.tell(word{kind: wordSettled, number: t.number, endpoint: t.target.number})
+	}
 	if !a.complete {
 		return
 	}
@@ -131,6 +146,10 @@ func (r *router) tick(now time.Time) {
 			case s.call == nil: // unused
 			case s.events > 0:
 				e.clock.Stream(&s.call.ticket.mark, int64(s.events), epoch.Add(s.last))
+				if r.tell != nil && s.generated != s.shared {
+					s.shared = s.generated
+					r.tell(word{kind: wordGenerated, number: s.call.ticket.number, endpoint: e.number, tokens: int(s.generated)})
+				}
 			default:
 				longest = max(longest, s.call.ticket.prompt)
 				r.observeOverdue(&s.call.ticket, now)

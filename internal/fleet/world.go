@@ -23,6 +23,8 @@ type WorldConfig struct {
 	Plan    workload.Plan // endless ones need a Horizon
 	Seed    uint64        // of everything but the plan
 
+	Replicas Replicas // of the router; the zero value: one
+
 	// Horizon is when the run ends at the latest; 0: when every request has
 	// ended.
 	Horizon time.Duration
@@ -60,6 +62,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type call struct {
 	request  Request
 	ticket   ticket
+	replica  *replica
 	client   *client
 	turn     int
 	endpoint int
@@ -90,7 +93,9 @@ type world struct {
 	config    WorldConfig
 	endpoints []*endpoint
 	units     []unit
-	router    *router
+	replicas  []*replica // of the router
+	turn      int        // whose it is among them, modulo their number
+	words     []word     // on their way between them, by time
 	content   content
 	jitter    *rand.Rand
 	next      func() (workload.Session, bool)
@@ -99,8 +104,8 @@ type world struct {
 	now    time.Duration
 	agenda *agenda
 	// Numbers of the actors there are once; engines stand before them from 0,
-	// then one scraper for each endpoint.
-	actorScrape, actorChange, actorTimeout, actorWake, actorArrival, actorTick, actorSample, actorPark, actorProbe int
+	// then one scraper for each router and endpoint.
+	actorScrape, actorChange, actorTimeout, actorWake, actorArrival, actorTick, actorSample, actorPark, actorProbe, actorShare, actorOutage int
 
 	events    []Event // of the engine that acts: one memory for all stays in the processor's cache
 	live      []*call
@@ -119,6 +124,7 @@ type world struct {
 	loadEnded time.Duration
 
 	sent   int
+	again  int // of them, those whose router died under the first
 	ended  int
 	last   time.Duration // end of a request
 	result Result
@@ -169,7 +175,6 @@ func newWorld(config WorldConfig) (*world, func(), error) {
 	}
 	w := &world{
 		config:  config,
-		router:  newRouter(config.Router, rand.NewPCG(config.Seed, streamRouter), config.BlockTokens, epoch),
 		content: content{block: config.BlockTokens, seed: ChainSeed("world")},
 		jitter:  rand.New(rand.NewPCG(config.Seed, streamScrapes)),
 	}
@@ -186,13 +191,18 @@ func newWorld(config WorldConfig) (*world, func(), error) {
 			return nil, nil, fmt.Errorf("engine %d joins at %v, before the one that stands before it", i, joins)
 		}
 	}
+	if err := w.config.Replicas.complete(); err != nil {
+		return nil, nil, err
+	}
+	for i := range w.config.Replicas.Count {
+		w.replicas = append(w.replicas, w.newReplica(i, 0))
+	}
 	for range config.Plan.Workers {
 		w.workers = append(w.workers, &worker{})
 	}
-	if w.meet(); len(w.router.targets) == 0 {
+	if w.meet(); w.met() == 0 {
 		return nil, nil, errors.New("every engine joins later: want one at the beginning")
 	}
-	w.router.always = config.Rows != nil
 	w.sample.Endpoints = make([]EndpointSample, len(w.endpoints))
 	w.actors()
 	var stop func()
@@ -205,7 +215,7 @@ func newWorld(config WorldConfig) (*world, func(), error) {
 func (w *world) actors() {
 	n := len(w.units)
 	number := func(count int) int { n += count; return n - count }
-	w.actorScrape = number(len(w.endpoints))
+	w.actorScrape = number(len(w.replicas) * len(w.endpoints))
 	w.actorChange = number(1)
 	w.actorTimeout = number(1)
 	w.actorWake = number(1)
@@ -213,10 +223,14 @@ func (w *world) actors() {
 	w.actorTick = number(1)
 	w.actorSample = number(1)
 	w.actorPark, w.actorProbe = number(1), number(1)
+	w.actorShare, w.actorOutage = number(1), number(1)
 	w.agenda = newAgenda(n)
-	for i := range w.router.targets {
-		w.scrape(i) // a router that has been up for a while
+	for _, r := range w.replicas {
+		for i := range r.targets {
+			w.scrape(r.number, i) // a router that has been up for a while
+		}
 	}
+	w.agenda.set(w.actorOutage, w.nextOutage())
 	w.agenda.set(w.actorChange, w.nextChange())
 	w.agenda.set(w.actorTick, time.Second)
 	w.probe() // its predictor too
@@ -268,8 +282,9 @@ func (w *world) act(actor int) error {
 	switch {
 	case actor < len(w.units):
 		return w.step(actor)
-	case actor < w.actorScrape+len(w.endpoints):
-		w.scrape(actor - w.actorScrape)
+	case actor < w.actorScrape+len(w.replicas)*len(w.endpoints):
+		n := actor - w.actorScrape
+		w.scrape(n/len(w.endpoints), n%len(w.endpoints))
 	case actor == w.actorChange:
 		w.change()
 	case actor == w.actorTimeout:
@@ -279,12 +294,20 @@ func (w *world) act(actor int) error {
 	case actor == w.actorArrival:
 		return w.arrive()
 	case actor == w.actorTick:
-		w.router.tick(w.time(w.now))
+		for _, r := range w.replicas {
+			if !r.down {
+				r.tick(w.time(w.now))
+			}
+		}
 		w.agenda.set(actor, w.now+time.Second)
 	case actor == w.actorPark:
 		return w.unpark()
 	case actor == w.actorProbe:
 		w.probe()
+	case actor == w.actorShare:
+		w.exchange()
+	case actor == w.actorOutage:
+		return w.outage()
 	case actor == w.actorSample:
 		w.observe()
 		w.agenda.set(actor, w.now+w.config.ObserveEvery)
