@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/socket"
 )
 
 // Over a Unix socket a Client sends its forecasts in frames, and falls back to
@@ -131,5 +133,5 @@ func dialFrames(ctx context.Context, path string) (net.Conn, error) {
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Time{})
-	return quiet(conn), nil
+	return socket.Quiet(conn), nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/socket"
 )
 
 // doorman takes connections from a listener, keeps those that speak frames and
@@ -47,7 +48,7 @@ func (d *doorman) run() {
 			}
 			continue
 		}
-		greeting.Go(func() { d.greet(quiet(conn)) })
+		greeting.Go(func() { d.greet(socket.Quiet(conn)) })
 	}
 }
 

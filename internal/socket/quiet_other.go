@@ -1,8 +1,7 @@
 //go:build !linux
 
-package predictor
+package socket
 
 import "net"
 
-// quiet is of use on Linux alone.
 func quiet(conn net.Conn) net.Conn { return conn }

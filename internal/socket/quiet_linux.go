@@ -1,4 +1,4 @@
-package predictor
+package socket
 
 import (
 	"io"
@@ -9,13 +9,6 @@ import (
 	"unsafe"
 )
 
-// quiet returns conn with a Read and a Write that do not tell Go's scheduler.
-//
-// Before a system call that may block, the scheduler makes sure that its
-// monitor thread watches, and wakes it where the process was idle. It looks
-// every 20 us then. A socket that is not blocking needs none of that, and at
-// 1,000 calls a second the monitor used up about 35 us of CPU time a call,
-// more than all of gRPC.
 func quiet(conn net.Conn) net.Conn {
 	under, ok := conn.(syscall.Conn)
 	if !ok {
