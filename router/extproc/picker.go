@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/spillway-llm/spillway/internal/openai"
+	"github.com/spillway-llm/spillway/internal/socket"
 	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
@@ -127,7 +128,7 @@ func (p *Picker) Serve(l net.Listener) error {
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { p.watch.run(ctx, sweepEvery) })
-	if err := p.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := p.server.Serve(socket.QuietListener(l)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve proxies: %w", err)
 	}
 	return nil

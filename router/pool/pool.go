@@ -2,8 +2,10 @@ package pool
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spillway-llm/spillway/internal/socket"
 )
 
 // Config is what a Pool works on. Zero fields mean the default given.
@@ -40,12 +44,23 @@ func (c Config) complete() Config {
 	c.TrafficHold = cmp.Or(c.TrafficHold, 10*time.Second)
 	if c.Transport == nil {
 		c.Transport = &http.Transport{
+			DialContext:         dial,
 			MaxIdleConnsPerHost: 1,
 			IdleConnTimeout:     time.Minute,
 			DisableCompression:  true, // a local network is cheaper than two CPUs
 		}
 	}
 	return c
+}
+
+// dial connects to an endpoint.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return socket.Quiet(conn), nil
 }
 
 // Pool keeps the endpoints. Make one with New; nothing happens until Run.
