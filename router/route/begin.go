@@ -82,6 +82,7 @@ func (r *Router) observe(s *scratch, q *Query, chain []uint64) (ask bool, err er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
+	s.snapshot = nil
 	if err := r.candidates(s, q); err != nil {
 		return false, err // before it takes a place among the LLMs
 	}

@@ -26,6 +26,7 @@ type endpoint struct {
 	// What was found when it was looked at last; see look.
 	seen   sight
 	seenAt time.Time // zero: something has happened since
+	sights uint64    // how often it was looked at anew
 
 	// Of the present snapshot.
 	state    *pool.State
@@ -78,8 +79,10 @@ func (r *Router) meet(e *pool.State) *endpoint {
 	if known.state == nil || known.state.URL != e.URL {
 		known.address = addressOf(e.URL)
 	}
+	if known.state == nil || !alike(known.state, e) {
+		known.touch()
+	}
 	known.state, known.profile = e, r.profile(e)
-	known.touch()
 	capacity := float64(known.profile.KVCapacityTokens)
 	if e.KVCapacityTokens > 0 { // often heard only some time after e was met
 		capacity = e.KVCapacityTokens
@@ -89,6 +92,15 @@ func (r *Router) meet(e *pool.State) *endpoint {
 		r.index.SetCapacity(known.slot, capacity, known.perByte)
 	}
 	return known
+}
+
+// alike reports whether two states of one endpoint show a decision the same:
+// whenever one endpoint was scraped, all come in a new snapshot.
+func alike(a, b *pool.State) bool {
+	same := func(x, y float64) bool { return x == y || x != x && y != y } // also where both are unknown
+	return a.Class == b.Class && a.Profile == b.Profile && a.ScrapedAt.Equal(b.ScrapedAt) &&
+		same(a.Waiting, b.Waiting) && same(a.Running, b.Running) && same(a.KVUsed, b.KVUsed) &&
+		same(a.KVCapacityTokens, b.KVCapacityTokens) && same(a.MaxNumSeqs, b.MaxNumSeqs)
 }
 
 // resize makes the index count the endpoint's cache by the tokens that a byte

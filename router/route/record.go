@@ -154,10 +154,17 @@ func (s *scratch) options() []option {
 		return nil
 	}
 	others := make([]option, 0, n-1)
+	forecasts := make([]feature.Forecast, 0, len(s.asked)) // apart: of many endpoints few have one
 	for i := range s.input.Candidates {
-		if i != s.choice.Index {
-			others = append(others, option{s.input.Candidates[i].Endpoint, s.choice.Costs[i], s.choice.Forecasts[i]})
+		if i == s.choice.Index {
+			continue
 		}
+		o := option{endpoint: s.input.Candidates[i].Endpoint, cost: s.choice.Costs[i]}
+		if f := &s.choice.Forecasts[i]; f.Known() {
+			forecasts = append(forecasts, *f)
+			o.corrected = &forecasts[len(forecasts)-1]
+		}
+		others = append(others, o)
 	}
 	return others
 }

@@ -15,8 +15,16 @@ import (
 // decision thought of it.
 type option struct {
 	endpoint  string
-	cost      float64 // NaN when the policy did not score it
-	corrected feature.Forecast
+	cost      float64           // NaN when the policy did not score it
+	corrected *feature.Forecast // nil for none
+}
+
+// forecast is what the decision forecast of it.
+func (o *option) forecast() feature.Forecast {
+	if o.corrected == nil {
+		return feature.NoForecast
+	}
+	return *o.corrected
 }
 
 // Cause says why a request is moved to another endpoint.
@@ -68,7 +76,7 @@ func (t *Ticket) move() bool {
 	if next == nil {
 		return false
 	}
-	t.moveTo(next, was.corrected, now)
+	t.moveTo(next, was.forecast(), now)
 	return true
 }
 

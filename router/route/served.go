@@ -123,7 +123,7 @@ func (t *Ticket) Served(address string) bool {
 	next, corrected := r.present[at], feature.NoForecast
 	for i := range t.others {
 		if t.others[i].endpoint == next.id {
-			corrected = t.others[i].corrected
+			corrected = t.others[i].forecast()
 		}
 	}
 	t.moveTo(next, corrected, time.Now())

@@ -13,6 +13,12 @@ type sight struct {
 	hotTokens  float64 // NaN where forecasts don't decide
 }
 
+// shown is which sight of which endpoint a candidate was made from.
+type shown struct {
+	endpoint *endpoint
+	sights   uint64
+}
+
 // hotWindow is how long ago a prefix was used that is still worth keeping.
 const hotWindow = time.Minute
 
@@ -31,6 +37,7 @@ func (e *endpoint) look(r *Router, now time.Time) *sight {
 			e.seen.hotTokens = r.index.Hot(e.slot, now, hotWindow)
 		}
 		e.seenAt = now
+		e.sights++
 	}
 	return &e.seen
 }

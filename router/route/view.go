@@ -22,14 +22,17 @@ type scratch struct {
 	state       correction.State
 	stateReason string
 
-	// The candidates, side by side, and what Decide makes of them.
-	known  []*endpoint
-	input  policy.Input
-	choice policy.Choice
-	beyond int   // candidates worth asking about whose prior no forecast can start from
-	row    []int // of vectors and forecasts that is the candidate's; -1 for none
-	epoch  uint64
-	peak   float64 // sum of their peak prefill throughputs
+	// The candidates, side by side, and what Decide makes of them. Also the
+	// next decision finds here those of which it sees nothing new.
+	snapshot *pool.Snapshot // that they were found in
+	known    []*endpoint
+	shown    []shown
+	input    policy.Input
+	choice   policy.Choice
+	beyond   int   // candidates worth asking about whose prior no forecast can start from
+	row      []int // of vectors and forecasts that is the candidate's; -1 for none
+	epoch    uint64
+	peak     float64 // sum of their peak prefill throughputs
 
 	// What was asked, side by side, ordered by endpoint.
 	asked     []*endpoint
@@ -83,7 +86,7 @@ func (s *scratch) begin(r *Router, l *llm, q *Query) {
 	s.input = policy.Input{
 		Policy:     r.config.Policy,
 		Settings:   r.config.Settings,
-		Candidates: s.input.Candidates[:0],
+		Candidates: s.input.Candidates,
 		Request: policy.Request{
 			PromptTokens:         prompt,
 			ExpectedOutputTokens: l.output.Expect(prompt, q.limit()),
@@ -100,7 +103,10 @@ func (s *scratch) begin(r *Router, l *llm, q *Query) {
 // under mu.
 func (r *Router) candidates(s *scratch, q *Query) error {
 	snap := r.sync()
-	s.epoch, s.known = snap.Epoch, s.known[:0]
+	if snap == s.snapshot {
+		return nil
+	}
+	s.snapshot, s.epoch, s.known = nil, snap.Epoch, s.known[:0]
 	for _, e := range r.present {
 		if serves(e.state, q.LLM) && q.allows(e.address) {
 			s.known = append(s.known, e)
@@ -110,6 +116,7 @@ func (r *Router) candidates(s *scratch, q *Query) error {
 	case len(r.present) == 0:
 		return ErrNoEndpoint
 	case len(s.known) > 0:
+		s.snapshot = snap
 		return nil
 	case q.Within != nil:
 		return fmt.Errorf("%w: none of the %d that may serve this request does", ErrNoEndpoint, len(q.Within))
@@ -133,16 +140,20 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 	}
 	s.peak = 0
 	blockTokens := float64(prefix.DefaultBlockBytes) * s.llm.bytes.perByte
-	s.input.Candidates = slices.Grow(s.input.Candidates[:0], len(s.known))[:len(s.known)]
+	n := len(s.known)
+	s.input.Candidates, s.shown = slices.Grow(s.input.Candidates[:0], n)[:n], slices.Grow(s.shown[:0], n)[:n]
 	for i, e := range s.known {
 		c, seen := &s.input.Candidates[i], e.look(r, now)
-		// Field by field: candidates are large, and a whole one is copied twice.
-		c.Endpoint, c.Class = e.id, e.state.Class
+		if is := (shown{e, e.sights}); s.shown[i] != is {
+			s.shown[i] = is
+			// Field by field: candidates are large, and a whole one is copied twice.
+			c.Endpoint, c.Class = e.id, e.state.Class
+			c.HotTokens, c.SpeedSteps, c.Load = seen.hotTokens, seen.speedSteps, seen.load
+			c.Coefficients = e.profile.Coefficients
+		}
 		c.Standing = r.standing(e.state, now)
 		c.CachedTokens = min(s.input.Request.PromptTokens, math.Floor(float64(s.matches[e.slot])*blockTokens))
 		c.ColdAgo = e.coldAgo(now)
-		c.HotTokens, c.SpeedSteps, c.Load = seen.hotTokens, seen.speedSteps, seen.load
-		c.Coefficients = e.profile.Coefficients
 		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
 		s.peak += c.Load.Profile.PeakPrefillThroughput
 	}
