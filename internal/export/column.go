@@ -22,6 +22,12 @@ func Columns() []Column { return append([]Column(nil), columns...) }
 
 var columns = makeColumns()
 
+// later reports whether a column has come later than others: a file of before
+// may lack it, and nothing is read.
+func (c *Column) later() bool {
+	return c.Name == "candidates" || c.Name == "vectors" || c.Name == "states"
+}
+
 func makeColumns() []Column {
 	all := []Column{
 		{"decision", "UUID", "the decision's id, version 7", func(r *Row) any { return &r.Decision.ID }},
@@ -69,6 +75,11 @@ func makeColumns() []Column {
 		{"served_by", "text", "the endpoint that really served", func(r *Row) any { return &r.Outcome.Endpoint }},
 		{"censored_at", "seconds", "without a TTFT: it would have been longer than this", func(r *Row) any { return &r.Outcome.CensoredAt }},
 		{"finished_at", "time", "when the attempt ended", func(r *Row) any { return &r.Outcome.FinishedAt }},
+
+		// All candidates: see later.
+		{"candidates", "JSON", "of every candidate, what it is, its probability, its cost and the medians that the policy used", func(r *Row) any { return (*candidateTable)(&r.Decision.Candidates) }},
+		{"vectors", "bytes", "their vectors one after the other, as little-endian 32-bit numbers", func(r *Row) any { return (*candidateVectors)(&r.Decision.Candidates) }},
+		{"states", "bytes", "all else that the choice was made from, in this program's own form", func(r *Row) any { return &r.Decision.States }},
 	}...)
 }
 

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"encoding/base64"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -74,6 +75,12 @@ func textOf(at any) string {
 		return p.String()
 	case *feature.Fingerprint:
 		return p.String()
+	case *candidateTable:
+		return p.text()
+	case *candidateVectors:
+		return base64.StdEncoding.EncodeToString(p.bytes())
+	case *[]byte:
+		return base64.StdEncoding.EncodeToString(*p)
 	}
 	panic(fmt.Sprintf("no text for a %T", at))
 }
@@ -125,6 +132,13 @@ func setText(at any, text string) (err error) {
 		*p, err = feature.ParseID(text)
 	case *feature.Fingerprint:
 		*p, err = feature.ParseFingerprint(text)
+	case *candidateTable:
+		err = p.setText([]byte(text))
+	case *candidateVectors, *[]byte:
+		var b []byte
+		if b, err = base64.StdEncoding.DecodeString(text); err == nil {
+			err = setBytes(p, b)
+		}
 	default:
 		panic(fmt.Sprintf("no text for a %T", at))
 	}
@@ -132,6 +146,17 @@ func setText(at any, text string) (err error) {
 		err = bad.Err // without the name of the function
 	}
 	return err
+}
+
+// setBytes sets a value of bytes, which it may keep.
+func setBytes(at any, b []byte) error {
+	if vectors, ok := at.(*candidateVectors); ok {
+		return vectors.setBytes(b)
+	}
+	if len(b) > 0 {
+		*at.(*[]byte) = b
+	}
+	return nil
 }
 
 func floatOf(text string, bits int) (float64, error) {
@@ -158,7 +183,7 @@ func ReadCSV(r io.Reader) iter.Seq2[Row, error] {
 		}
 		places := make([]int, len(columns))
 		for i := range columns {
-			if places[i] = slices.Index(header, columns[i].Name); places[i] < 0 {
+			if places[i] = slices.Index(header, columns[i].Name); places[i] < 0 && !columns[i].later() {
 				yield(Row{}, missing(columns[i].Name))
 				return
 			}
@@ -170,6 +195,9 @@ func ReadCSV(r io.Reader) iter.Seq2[Row, error] {
 			}
 			var row Row
 			for i := 0; err == nil && i < len(columns); i++ {
+				if places[i] < 0 {
+					continue
+				}
 				if err = setText(columns[i].at(&row), record[places[i]]); err != nil {
 					line, _ := in.FieldPos(places[i])
 					err = fmt.Errorf("line %d: column %s: %q: %w", line, columns[i].Name, clipped(record[places[i]]), err)

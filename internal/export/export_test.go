@@ -2,6 +2,7 @@ package export_test
 
 import (
 	"bytes"
+	"encoding/csv"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -121,6 +122,20 @@ func made(rng *rand.Rand) export.Row {
 		TTFT: seconds(rng), TPOT: seconds(rng), E2E: seconds(rng), OutputTokens: number(rng), CachedTokens: number(rng),
 		Endpoint: word(rng), CensoredAt: seconds(rng),
 	}
+	if n := rng.IntN(4); n > 0 {
+		r.Decision.States = []byte{byte(rng.Uint32()), 0, 255}
+		for range n {
+			c := feature.Candidate{
+				Endpoint: word(rng), Class: word(rng), Forecast: feature.NoForecast, Corrected: feature.NoForecast,
+				Cost: number(rng), Probability: number(rng),
+			}
+			c.Corrected.TTFT.P50, c.Corrected.TPOT.P50 = seconds(rng), seconds(rng)
+			for i := range c.Vector {
+				c.Vector[i] = float32(number(rng))
+			}
+			r.Decision.Candidates = append(r.Decision.Candidates, c)
+		}
+	}
 	if rng.IntN(3) > 0 {
 		r.Outcome.FinishedAt = at.Add(time.Duration(rng.IntN(1e6)) * time.Microsecond)
 	}
@@ -196,7 +211,11 @@ func TestWhatIsNoExport(t *testing.T) {
 	strange.Outcome.Status = "banana"
 	good, bad := map[string][]byte{}, map[string][]byte{}
 	for _, f := range formats {
-		for row, to := range map[*export.Row]map[string][]byte{new(made(rng)): good, &strange: bad} {
+		whole := made(rng)
+		for len(whole.Decision.Candidates) == 0 {
+			whole = made(rng)
+		}
+		for row, to := range map[*export.Row]map[string][]byte{&whole: good, &strange: bad} {
 			file, err := f.write([]export.Row{*row})
 			if err != nil {
 				t.Fatal(err)
@@ -211,18 +230,19 @@ func TestWhatIsNoExport(t *testing.T) {
 	if err := parquet.Write(&another, []other{{"x"}}); err != nil {
 		t.Fatal(err)
 	}
-	csv := string(good["csv"])
+	text := string(good["csv"])
 	for _, c := range []struct {
 		name, format, file, says string
 	}{
 		{"empty", "csv", "", "no header"},
 		{"other columns", "csv", "a,b\n1,2\n", "no column decision"},
-		{"no number", "csv", strings.Replace(csv, "\n", "\n"+strings.Repeat("x,", len(export.Columns())-1)+"x\n", 1), "line 2: column decision: \"x\""},
+		{"no number", "csv", strings.Replace(text, "\n", "\n"+strings.Repeat("x,", len(export.Columns())-1)+"x\n", 1), "line 2: column decision: \"x\""},
 		{"no status", "csv", string(bad["csv"]), "column status: \"banana\": not a status"},
 		{"no status", "parquet", string(bad["parquet"]), "row 1: column status: not a status"},
-		{"short line", "csv", csv + "x,y\n", "wrong number of fields"},
+		{"no candidates", "csv", strings.Replace(text, "\"{\"\"endpoint", "\"{\"\"endpont", 1), "column candidates: "},
+		{"short line", "csv", text + "x,y\n", "wrong number of fields"},
 		{"empty", "parquet", "", "not a Parquet file"},
-		{"text", "parquet", csv, "not a Parquet file"},
+		{"text", "parquet", text, "not a Parquet file"},
 		{"cut", "parquet", string(good["parquet"][:200]), "not a Parquet file"},
 		{"other columns", "parquet", another.String(), "no column"},
 	} {
@@ -238,6 +258,45 @@ func TestWhatIsNoExport(t *testing.T) {
 		if got == nil || !strings.Contains(got.Error(), c.says) {
 			t.Errorf("%s, %s: %v, want %q", c.format, c.name, got, c.says)
 		}
+	}
+}
+
+// Files of before there were columns of candidates are read as without them.
+func TestFilesWithoutCandidates(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	want := make([]export.Row, 5)
+	for i := range want {
+		want[i] = made(rng)
+		want[i].Decision.Candidates, want[i].Decision.States = nil, nil
+	}
+	file, err := formats[0].write(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := csv.NewReader(bytes.NewReader(file)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old bytes.Buffer
+	w := csv.NewWriter(&old)
+	for _, line := range lines {
+		if err := w.Write(line[:len(line)-3]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Flush()
+	i := 0
+	for got, err := range export.ReadCSV(&old) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want[i], got, bits); diff != "" {
+			t.Fatalf("row %d (-want +got):\n%s", i, diff)
+		}
+		i++
+	}
+	if i != len(want) {
+		t.Fatalf("%d rows of %d", i, len(want))
 	}
 }
 

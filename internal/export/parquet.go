@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -12,9 +13,12 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
-// groupRows is how many rows a row group has: what a writer holds in memory,
-// some megabytes.
-const groupRows = 20_000
+// groupRows is how many rows a row group has at most, and groupBytes how much of
+// candidates: what a writer holds in memory.
+const (
+	groupRows  = 20_000
+	groupBytes = 32 << 20
+)
 
 // batchRows is how many rows are read at once.
 const batchRows = 256
@@ -25,6 +29,7 @@ type Parquet struct {
 	w      *parquet.GenericWriter[any]
 	places []int // of each of columns in the file, which orders them by name
 	row    []parquet.Row
+	bytes  int // of candidates in the row group so far
 }
 
 // NewParquet begins a file.
@@ -51,8 +56,15 @@ func (p *Parquet) Write(r *Row) error {
 	for i := range columns {
 		p.row[0][p.places[i]] = valueOf(columns[i].at(r), p.places[i])
 	}
-	_, err := p.w.WriteRows(p.row)
-	return err
+	if _, err := p.w.WriteRows(p.row); err != nil {
+		return err
+	}
+	const candidate = 200 // about, of the table
+	if p.bytes += len(r.Decision.States) + len(r.Decision.Candidates)*(feature.VectorSize+candidate); p.bytes < groupBytes {
+		return nil
+	}
+	p.bytes = 0
+	return p.w.Flush()
 }
 
 // Close ends the file; the writer below it stays open.
@@ -72,6 +84,8 @@ func nodeOf(at any) parquet.Node {
 		return parquet.Leaf(parquet.BooleanType)
 	case *time.Time:
 		return parquet.Optional(parquet.Timestamp(parquet.Microsecond))
+	case *candidateVectors, *[]byte:
+		return parquet.Leaf(parquet.ByteArrayType)
 	}
 	return parquet.String()
 }
@@ -100,6 +114,10 @@ func valueOf(at any, column int) parquet.Value {
 		return parquet.Int64Value(int64(*p)).Level(0, 0, column)
 	case *bool:
 		return parquet.BooleanValue(*p).Level(0, 0, column)
+	case *candidateVectors:
+		return parquet.ByteArrayValue(p.bytes()).Level(0, 0, column)
+	case *[]byte:
+		return parquet.ByteArrayValue(*p).Level(0, 0, column)
 	}
 	return parquet.ByteArrayValue([]byte(textOf(at))).Level(0, 0, column)
 }
@@ -147,10 +165,30 @@ func setKnown(at any, v parquet.Value) error {
 		*p = uint64(v.Int64())
 	case *bool:
 		*p = v.Boolean()
+	case *candidateTable:
+		return p.setText(v.ByteArray())
+	case *candidateVectors:
+		return p.setBytes(v.ByteArray())
+	case *[]byte:
+		return setBytes(p, slices.Clone(v.ByteArray()))
 	default:
 		return setText(at, string(v.ByteArray()))
 	}
 	return nil
+}
+
+// ParquetRows is how many rows a file has that Parquet wrote, of size bytes.
+func ParquetRows(r io.ReaderAt, size int64) (rows int64, err error) {
+	defer func() {
+		if broken := recover(); broken != nil { // see readParquet
+			err = fmt.Errorf("not a Parquet file, or a broken one: %v", broken)
+		}
+	}()
+	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return 0, fmt.Errorf("not a Parquet file, or a broken one: %w", err)
+	}
+	return file.NumRows(), nil
 }
 
 // ReadParquet reads what Parquet wrote, of size bytes. Other columns may stand
@@ -187,6 +225,9 @@ func readParquet(r io.ReaderAt, size int64, yield func(Row) bool) (err error) {
 	owners := map[int]int{} // of a column of the file: which of columns it is
 	for i := range columns {
 		leaf, ok := file.Schema().Lookup(columns[i].Name)
+		if !ok && columns[i].later() {
+			continue
+		}
 		if !ok {
 			return missing(columns[i].Name)
 		}

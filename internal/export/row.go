@@ -4,9 +4,10 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
-// Row is one decision with its last attempt. Of the decision all is there but
-// its candidates and states; Forecast and Corrected are those of the chosen
-// one.
+// Row is one decision with its last attempt; Forecast and Corrected are those
+// of the chosen one. The decision may come with its candidates and states, or
+// without them. Of candidates that were read from a file nothing is known of the
+// forecasts but the medians in Corrected.
 type Row struct {
 	Decision  feature.Decision
 	Forecast  feature.Forecast
