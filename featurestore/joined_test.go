@@ -13,7 +13,7 @@ import (
 )
 
 // Each decision comes once, with its last attempt, whether it chose anything
-// and whether it ended or not.
+// and whether it ended or not; with its candidates or without them.
 func TestJoined(t *testing.T) {
 	t.Parallel()
 	store := featurestoretest.New(t)
@@ -21,7 +21,7 @@ func TestJoined(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 23, 59, 0, 0, time.UTC) // into the next day's partition
 	var decisions []feature.Decision
 	var outcomes []feature.Outcome
-	want := map[string][]featurestore.Joined{}
+	want, whole := map[string][]featurestore.Joined{}, []featurestore.Joined{}
 	for i := range 40 {
 		llm := []string{"a", "b"}[i%2]
 		d := featurestoretest.Decision(rng, begin.Add(time.Duration(i)*5*time.Second), llm, i%4)
@@ -32,7 +32,6 @@ func TestJoined(t *testing.T) {
 				j.Forecast, j.Corrected = c.Forecast, c.Corrected
 			}
 		}
-		j.Decision.Candidates, j.Decision.States = nil, nil
 		o := featurestoretest.Outcome(rng, d)
 		o.Attempt = 1
 		switch i % 5 {
@@ -48,6 +47,8 @@ func TestJoined(t *testing.T) {
 			outcomes = append(outcomes, o)
 		}
 		j.Outcome = o
+		whole = append(whole, j)
+		j.Decision.Candidates, j.Decision.States = nil, nil
 		want[llm] = append(want[llm], j)
 		want[""] = append(want[""], j)
 	}
@@ -68,6 +69,16 @@ func TestJoined(t *testing.T) {
 		if diff := cmp.Diff(want, got, featurestoretest.Bits); diff != "" {
 			t.Errorf("of %q (-want +got):\n%s", llm, diff)
 		}
+	}
+	var got []featurestore.Joined
+	for j, err := range store.Whole(t.Context(), "", begin, begin.Add(time.Hour)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, j)
+	}
+	if diff := cmp.Diff(whole, got, featurestoretest.Bits); diff != "" {
+		t.Errorf("with candidates (-want +got):\n%s", diff)
 	}
 	for j, err := range store.Joined(t.Context(), "", begin.Add(time.Hour), begin.Add(2*time.Hour)) {
 		t.Fatalf("another hour has %v, %v", j, err)

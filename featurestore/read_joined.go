@@ -12,7 +12,8 @@ import (
 )
 
 // Joined is one decision with its last attempt. The decision comes without its
-// candidates and states; Forecast and Corrected are those of the chosen one.
+// candidates and states, but from Whole; Forecast and Corrected are those of the
+// chosen one.
 type Joined struct {
 	Decision  feature.Decision
 	Forecast  feature.Forecast

@@ -18,6 +18,7 @@ import (
 type exporting struct {
 	out, format, llm string
 	window           time.Duration
+	candidates       bool
 }
 
 // exportFormats are the formats that rows are written in, by the ending of a
@@ -37,7 +38,8 @@ func storeExportCommand() *cobra.Command {
 		Short: "Write decisions and outcomes to a Parquet or CSV file",
 		Long: `Write the decisions of the store, each with the last attempt of its request, to
 one file, oldest first. docs/data.md tells what the columns mean. "spillway
-evaluate forecasts --rows" reads such a file. Decisions of a version whose vector
+evaluate forecasts --rows" reads such a file, and with --candidates "spillway
+evaluate policy --rows". Decisions of a version whose vector
 had another width have no place in the columns and are left out. The file takes its
 name when it is whole; until then it ends in .part.`,
 		Example: `  DATABASE_URL=postgres://... spillway store export --out rows.parquet
@@ -60,6 +62,7 @@ name when it is whole; until then it ends in .part.`,
 	f.StringVar(&e.format, "format", "", "parquet or csv (default: by the name of the file)")
 	f.StringVar(&e.llm, "llm", "", "LLM whose decisions to write (default: all)")
 	f.DurationVar(&e.window, "window", 0, "how far back decisions go, such as 24h (default: all there are)")
+	f.BoolVar(&e.candidates, "candidates", false, "with all that is stored of the candidates, as \"spillway evaluate policy\" needs it: some ten times as large")
 	return cmd
 }
 
@@ -108,7 +111,11 @@ func (e *exporting) run(cmd *cobra.Command) (rows int, err error) {
 	if e.window > 0 {
 		from = now.Add(-e.window)
 	}
-	for j, err := range store.Joined(cmd.Context(), e.llm, from, now) {
+	read := store.Joined
+	if e.candidates {
+		read = store.Whole
+	}
+	for j, err := range read(cmd.Context(), e.llm, from, now) {
 		if err != nil {
 			return rows, err
 		}
