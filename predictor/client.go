@@ -120,7 +120,7 @@ const (
 // Forecast writes the forecast of vectors[i] to out[i], which must hold
 // len(vectors): feature.NoForecast where a vector cannot be forecast. All are
 // of one bundle, the one that Info names. It fails with ErrUntrained,
-// ErrSchema, ErrBusy, ErrDown, context.DeadlineExceeded or context.Canceled, or with
+// ErrSchema, ErrBusy, ErrDown, ErrImpossible, context.DeadlineExceeded or context.Canceled, or with
 // another error when the two sides do not understand each other; out is then
 // undefined.
 func (c *Client) Forecast(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
@@ -161,6 +161,9 @@ func (c *Client) call(ctx context.Context, llm string, vectors []feature.Vector,
 	m.question.vectors, m.reply.out = nil, nil
 	if err != nil {
 		return Info{}, callError(err)
+	}
+	if m.reply.impossible {
+		return Info{}, fmt.Errorf("%w, from bundle %d", ErrImpossible, m.reply.bundle)
 	}
 	return infoOf(m.reply.bundle, m.reply.validatedAtUnixNano, m.reply.maxAgeSeconds), nil
 }

@@ -23,6 +23,8 @@ var (
 	ErrUntrained = errors.New("no bundle is served")
 	// ErrSchema says that the predictor's vectors are not those of the caller.
 	ErrSchema = errors.New("predictor has another schema")
+	// ErrImpossible says that an answer calls a forecast what is no number.
+	ErrImpossible = errors.New("predictor forecasts what is no number")
 	// ErrDown says that nobody answers.
 	ErrDown = errors.New("predictor is down")
 )

@@ -12,7 +12,8 @@ type Local struct{ server *Server }
 // InProcess returns what asks s without a wire.
 func InProcess(s *Server) *Local { return &Local{s} }
 
-// Forecast is Client.Forecast; it never fails with ErrSchema or ErrDown.
+// Forecast is Client.Forecast; it never fails with ErrSchema, ErrDown or
+// ErrImpossible.
 func (l *Local) Forecast(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Info, error) {
 	return l.server.forecast(ctx, llm, vectors, out)
 }

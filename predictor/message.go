@@ -212,6 +212,7 @@ type reply struct {
 	maxAgeSeconds               float64
 	statuses                    []latencyv1.RowStatus
 	rows                        [columns]int // that each column had
+	impossible                  bool         // a row is said to be a forecast and is no latency
 }
 
 func (r *reply) readFrom(b []byte) error {
@@ -261,6 +262,8 @@ func (r *reply) readFrom(b []byte) error {
 	for i, s := range r.statuses {
 		if s != latencyv1.RowStatus_ROW_STATUS_OK && s != latencyv1.RowStatus_ROW_STATUS_UNSUPPORTED {
 			r.out[i] = feature.NoForecast
+		} else if !r.out[i].Known() {
+			r.impossible = true // not to be taken for a row that can't be forecast
 		}
 	}
 	return nil

@@ -30,6 +30,8 @@ func (f forecaster) Forecast(ctx context.Context, llm string, vectors []feature.
 		err = route.ErrUntrained
 	case errors.Is(err, predictor.ErrSchema):
 		err = route.ErrMismatch
+	case errors.Is(err, predictor.ErrImpossible):
+		err = route.ErrImplausible
 	case errors.Is(err, predictor.ErrBusy):
 		err = context.DeadlineExceeded // slow, not down: another request would have come too late
 	}

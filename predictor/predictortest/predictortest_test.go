@@ -2,6 +2,7 @@ package predictortest_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -47,6 +48,11 @@ func TestTheClientHearsWhatIsSaid(t *testing.T) {
 		if f := out[0]; f.TTFT != said.Forecasts[0].TTFT || f.TPOT.P50 != 0.1 || !math.IsNaN(float64(f.TPOT.P90)) || math.Abs(f.Residual.TTFT.P50-math.Log(2)) > 1e-6 {
 			t.Errorf("forecast %+v", f)
 		}
+		said.Forecasts[0].TTFT.P50 = feature.Seconds(math.NaN())
+		if _, err := client.Forecast(within, "an LLM", []feature.Vector{vector}, out); !errors.Is(err, predictor.ErrImpossible) {
+			t.Errorf("no number: %v, want ErrImpossible", err)
+		}
+		said.Forecasts[0].TTFT.P50 = 1
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Serve: %v", err)

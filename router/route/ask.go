@@ -66,7 +66,7 @@ func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, 
 	r.metrics.unforecast.WithLabelValues(answerOutOfRange).Add(float64(long))
 	if absurd >= 0 {
 		f := &out[absurd]
-		a.result, a.why = correction.Invalid, "implausible forecast"
+		a.result, a.why = correction.Invalid, ErrImplausible.Error()
 		a.detail = fmt.Errorf("bundle %d forecast TTFT %g s, TPOT %g s, residuals %v", answer.Bundle, f.TTFT.P50, f.TPOT.P50, f.Residual)
 	}
 	return a

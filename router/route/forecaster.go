@@ -15,7 +15,7 @@ type Answer = correction.Answer
 // the forecast of vectors[i], or feature.NoForecast where that row can't be
 // forecast. It returns when ctx is done at the latest.
 //
-// Errors: ErrUntrained, ErrMismatch, context.DeadlineExceeded, and anything
+// Errors: ErrUntrained, ErrMismatch, ErrImplausible, context.DeadlineExceeded, and anything
 // else for a predictor that can't be reached.
 type Forecaster interface {
 	Forecast(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) (Answer, error)
@@ -25,6 +25,8 @@ type Forecaster interface {
 var (
 	ErrUntrained = errors.New("no bundle is served for this LLM")
 	ErrMismatch  = errors.New("the served bundle speaks another vector schema")
+	// ErrImplausible is an answer that no predictor in its right mind gives.
+	ErrImplausible = errors.New("implausible forecast")
 )
 
 // Recorder takes what was decided and what came of it. Both calls return at
@@ -45,6 +47,8 @@ func classify(err error) (correction.Result, string) {
 		return correction.Untrained, ErrUntrained.Error()
 	case errors.Is(err, ErrMismatch):
 		return correction.Mismatch, ErrMismatch.Error()
+	case errors.Is(err, ErrImplausible):
+		return correction.Invalid, ErrImplausible.Error()
 	default:
 		return correction.Broken, "predictor down"
 	}

@@ -2,6 +2,7 @@ package route_test
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"math"
 	"strings"
@@ -193,6 +194,13 @@ func TestOtherSchemaIsStale(t *testing.T) {
 		if n := w.count(t, "spillway_router_forecast_failures_total", "schema"); n != 1 {
 			t.Errorf("counted %v times, want once", n)
 		}
+	})
+}
+
+func TestImplausibleIsWrongAtOnce(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		w.oracle.set(fails(fmt.Errorf("predictor: %w", route.ErrImplausible)))
+		decidedBy(t, one(t, w), policy.CombinedLoad, "wrong")
 	})
 }
 
