@@ -2,8 +2,8 @@ package route_test
 
 import (
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
