@@ -109,7 +109,11 @@ var Table = []Layer{
 	{Package: "internal/evaluate/refit", Pure: true,
 		May: []string{"internal/feature", "internal/physics", "internal/measured", "internal/bundle", "internal/evaluate", "trainer/learn"},
 		Why: "what it judges is made by the trainer's own code; what the judgement is made of, it takes from evaluate"},
-	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/plot"},
+	{Package: "internal/evaluate/offpolicy", Pure: true,
+		May:     []string{"internal/feature", "internal/evaluate", "router/policy", "router/correction"},
+		Modules: []string{gonum},
+		Why:     "decides again through policy.Decide alone; where rows come from is another's"},
+	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/plot"},
 		Why: "shows what an evaluation came to and estimates nothing itself"},
 
 	// The router: pure decisions in the middle, doors to the world at the rim.
