@@ -93,6 +93,10 @@ bench-engine: ## how well the simulated engine replays what real engines served 
 bench-published: ## the published workloads in simulation, beside their published numbers (needs SPILLWAY_DATA; minutes)
 	$(Q)$(GO) run ./internal/bench/published --data '$(SPILLWAY_DATA)' --out docs/results
 
+.PHONY: bench-policies
+bench-policies: ## predicted beside the better matched configuration, in many simulated worlds (needs SPILLWAY_DATA; minutes)
+	$(Q)$(GO) run ./internal/bench/policies --data '$(SPILLWAY_DATA)' --out docs/results $(if $(ABLATE),--ablate)
+
 .PHONY: bench-forecast
 bench-forecast: ## forecasts on measured and simulated rows they have not seen, beside the prior, trees and a baseline (needs SPILLWAY_DATA; minutes)
 	$(Q)$(GO) run ./internal/bench/forecast --data '$(SPILLWAY_DATA)' --out docs/results
