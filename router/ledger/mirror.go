@@ -13,28 +13,32 @@ const MostMirrored = 1 << 17
 type Mirror struct {
 	ledger *Ledger
 	held   map[uint64]*mirrored
+	silent map[uint64]*mirrored // those of them without a token
 	round  uint32
 }
 
 // mirrored is one request of the other router.
 type mirrored struct {
 	handle    Handle
+	of        life
+	entry     Entry
+	chain     []uint64 // of its prompt; nil after its first token
 	generated int
 	round     uint32 // in which it was last told of as a whole
 }
 
 // NewMirror makes one that holds nothing.
 func NewMirror(l *Ledger) *Mirror {
-	return &Mirror{ledger: l, held: make(map[uint64]*mirrored)}
+	return &Mirror{ledger: l, held: make(map[uint64]*mirrored), silent: make(map[uint64]*mirrored)}
 }
 
 // Len is how many requests it holds.
 func (m *Mirror) Len() int { return len(m.held) }
 
-// Charge puts the request of a number on an endpoint's incarnation. It reports
-// false, and charges nothing, for a number that it holds already, and when it
-// holds MostMirrored.
-func (m *Mirror) Charge(number uint64, endpoint string, incarnation uint64, e Entry, at time.Time) bool {
+// Charge puts the request of a number on an endpoint's incarnation. chain is that
+// of its prompt; it is kept, not copied. It reports false, and charges nothing,
+// for a number that it holds already, and when it holds MostMirrored.
+func (m *Mirror) Charge(number uint64, endpoint string, incarnation uint64, e Entry, chain []uint64, at time.Time) bool {
 	if known := m.held[number]; known != nil {
 		known.round = m.round
 		return false
@@ -43,24 +47,43 @@ func (m *Mirror) Charge(number uint64, endpoint string, incarnation uint64, e En
 		return false
 	}
 	e.Foreign = true
-	m.held[number] = &mirrored{handle: m.ledger.Charge(endpoint, incarnation, e, at), round: m.round}
+	fresh := &mirrored{
+		handle: m.ledger.Charge(endpoint, incarnation, e, at),
+		of:     life{endpoint, incarnation}, entry: e, chain: chain, round: m.round,
+	}
+	m.held[number], m.silent[number] = fresh, fresh
 	return true
 }
 
 // Generated says how many tokens the request of a number has generated in all:
-// the first of them moves it from prefill to decode. It reports false when the
-// number is not held. A count that is not above the one before changes nothing.
-func (m *Mirror) Generated(number uint64, tokens int, now time.Time) bool {
+// the first of them moves it from prefill to decode. A count that is not above
+// the one before changes nothing, nor does a number that is not held. first
+// reports that none had been heard of before: a prefill has ended, of e.
+func (m *Mirror) Generated(number uint64, tokens int, now time.Time) (e Entry, first bool) {
 	known := m.held[number]
-	if known == nil {
-		return false
+	if known == nil || tokens <= known.generated {
+		return Entry{}, false
 	}
-	if more := tokens - known.generated; more > 0 {
+	if first = known.generated == 0; first {
 		m.ledger.FirstToken(known.handle, now)
-		m.ledger.Tokens(known.handle, more, now)
-		known.generated = tokens
 	}
-	return true
+	m.ledger.Tokens(known.handle, tokens-known.generated, now)
+	known.generated, known.chain = tokens, nil
+	delete(m.silent, number)
+	return known.entry, first
+}
+
+// Computing reports whether a request without a first token on that incarnation
+// has a block in its prompt, depth blocks from the start: somebody may still be
+// computing it there.
+func (m *Mirror) Computing(endpoint string, incarnation uint64, block uint64, depth int) bool {
+	at := life{endpoint, incarnation}
+	for _, known := range m.silent { // in no order, which is no matter: any will do
+		if depth < len(known.chain) && known.chain[depth] == block && known.of == at {
+			return true
+		}
+	}
+	return false
 }
 
 // Settle ends the request of a number. It reports false when that is not held.
@@ -71,6 +94,7 @@ func (m *Mirror) Settle(number uint64) bool {
 	}
 	m.ledger.Settle(known.handle)
 	delete(m.held, number)
+	delete(m.silent, number)
 	return true
 }
 
@@ -98,5 +122,6 @@ func (m *Mirror) Clear() (ended int) {
 		m.ledger.Settle(known.handle)
 	}
 	clear(m.held)
+	clear(m.silent)
 	return ended
 }

@@ -15,8 +15,8 @@ func TestMirrorCountsBesideTheOwn(t *testing.T) {
 	l := ledger.New()
 	m := ledger.NewMirror(l)
 	own := l.Charge("a", 1, ledger.Entry{PromptTokens: 100, UncachedTokens: 100, ExpectedOutput: 10}, at(0))
-	m.Charge(7, "a", 1, ledger.Entry{PromptTokens: 1000, UncachedTokens: 400, ExpectedOutput: 50}, at(1))
-	m.Charge(8, "b", 1, ledger.Entry{PromptTokens: 30, UncachedTokens: 30, ExpectedOutput: 5}, at(1))
+	m.Charge(7, "a", 1, ledger.Entry{PromptTokens: 1000, UncachedTokens: 400, ExpectedOutput: 50}, []uint64{1, 2}, at(1))
+	m.Charge(8, "b", 1, ledger.Entry{PromptTokens: 30, UncachedTokens: 30, ExpectedOutput: 5}, nil, at(1))
 
 	s := l.State("a", 1, at(1), at(0.5))
 	if s.Requests != 2 || s.PrefillTokens != 500 || s.SinceScrape != 1 || s.SinceScrapeTok != 400 {
@@ -25,8 +25,15 @@ func TestMirrorCountsBesideTheOwn(t *testing.T) {
 	if l.Own("a", 1) != 1 || l.Own("b", 1) != 0 || l.Own("c", 1) != 0 || l.Open() != 1 || l.Foreign() != 2 {
 		t.Errorf("own %d at a and %d at b, %d open, %d foreign", l.Own("a", 1), l.Own("b", 1), l.Open(), l.Foreign())
 	}
-	m.Generated(7, 1, at(2))
-	m.Generated(7, 40, at(3))
+	if !m.Computing("a", 1, 2, 1) || m.Computing("a", 1, 2, 0) || m.Computing("a", 1, 2, 2) || m.Computing("b", 1, 2, 1) || m.Computing("a", 2, 2, 1) {
+		t.Error("who computes block 2 is not known")
+	}
+	if e, first := m.Generated(7, 1, at(2)); !first || e.UncachedTokens != 400 || m.Computing("a", 1, 2, 1) {
+		t.Errorf("the first token ended the prefill of %+v, %t", e, first)
+	}
+	if _, first := m.Generated(7, 40, at(3)); first {
+		t.Error("a prefill ended twice")
+	}
 	if s := l.State("a", 1, at(3), at(0)); s.Decoding != 1 || s.ContextTokens != 1040 || s.PrefillTokens != 100 {
 		t.Errorf("endpoint a is seen as %+v", s)
 	}
@@ -46,9 +53,9 @@ func TestMirrorIsBounded(t *testing.T) {
 	l := ledger.New()
 	m := ledger.NewMirror(l)
 	for i := range uint64(ledger.MostMirrored) {
-		m.Charge(i, "a", 1, ledger.Entry{}, at(0))
+		m.Charge(i, "a", 1, ledger.Entry{}, nil, at(0))
 	}
-	if m.Charge(1<<40, "a", 1, ledger.Entry{}, at(0)) || l.Foreign() != ledger.MostMirrored {
+	if m.Charge(1<<40, "a", 1, ledger.Entry{}, nil, at(0)) || l.Foreign() != ledger.MostMirrored {
 		t.Errorf("%d are held", l.Foreign())
 	}
 }
@@ -72,7 +79,7 @@ func TestMirrorAgainstAPlainMap(t *testing.T) {
 			switch rapid.SampledFrom([]string{"charge", "charge", "tokens", "settle", "restate", "restated", "clear"}).Draw(t, "what") {
 			case "charge":
 				r := request{endpoint: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "endpoint"), prompt: rapid.IntRange(1, 100).Draw(t, "prompt"), expected: 10}
-				if m.Charge(number, r.endpoint, 1, ledger.Entry{PromptTokens: r.prompt, UncachedTokens: r.prompt, ExpectedOutput: r.expected}, now) == held {
+				if m.Charge(number, r.endpoint, 1, ledger.Entry{PromptTokens: r.prompt, UncachedTokens: r.prompt, ExpectedOutput: r.expected}, nil, now) == held {
 					t.Fatalf("charge of %d, held %t", number, held)
 				}
 				told[number] = true
@@ -81,8 +88,8 @@ func TestMirrorAgainstAPlainMap(t *testing.T) {
 				}
 			case "tokens":
 				n := rapid.IntRange(0, 40).Draw(t, "tokens")
-				if m.Generated(number, n, now) != held {
-					t.Fatalf("tokens of %d, held %t", number, held)
+				if _, first := m.Generated(number, n, now); first != (held && have.generated == 0 && n > 0) {
+					t.Fatalf("tokens of %d, held %t, %d before: first is %t", number, held, have.generated, first)
 				}
 				if held {
 					have.generated = max(have.generated, n)
