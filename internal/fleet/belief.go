@@ -62,6 +62,11 @@ func (r *router) believe(t *target, chain []uint64, tokens float64) belief {
 			return belief{}
 		}
 	}
+	for _, m := range r.mirrors {
+		if m.Computing(t.id, 0, last, blocks-1) {
+			return belief{}
+		}
+	}
 	return belief{blocks, tokens}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/ledger"
 	"github.com/spillway-llm/spillway/router/prefix"
 )
@@ -17,8 +18,9 @@ import (
 type Replicas struct {
 	Count int // 0: 1
 
-	// Share lets every router tell the others what it has in flight and which
-	// prefix it has sent where. They know ShareDelay after it happened.
+	// Share lets every router tell the others what it has in flight, which
+	// prefix it has sent where, and what came of it. They know ShareDelay after
+	// it happened.
 	Share      bool
 	ShareDelay time.Duration
 
@@ -69,8 +71,7 @@ type replica struct {
 	*router
 	number   int
 	down     bool
-	scrapers []scraper        // by endpoint
-	mirrors  []*ledger.Mirror // of the others, by number
+	scrapers []scraper // by endpoint
 }
 
 // scraper is what one router asked an endpoint for and has not been brought yet.
@@ -90,6 +91,7 @@ type word struct {
 	entry    ledger.Entry
 	tokens   int      // generated in all
 	chain    []uint64 // of the prompt, or what of it is not cached
+	lesson   *correction.Lesson
 }
 
 type wordKind uint8
@@ -170,15 +172,21 @@ func (r *replica) hear(x *word, now time.Time) {
 	switch x.kind {
 	case wordCharged:
 		at := epoch.Add(x.at)
-		m.Charge(x.number, t.id, 0, x.entry, at)
+		m.Charge(x.number, t.id, 0, x.entry, x.chain, at)
 		r.demand.Add(at, float64(x.entry.UncachedTokens))
 		if len(x.chain) > 0 {
 			r.index.Insert(t.slot, x.chain, at)
 		}
 	case wordGenerated:
-		m.Generated(x.number, x.tokens, now)
+		if e, first := m.Generated(x.number, x.tokens, now); first {
+			work := t.profile.Coefficients.Work(float64(e.PromptTokens), float64(e.UncachedTokens))
+			t.clock.Prefilled(epoch.Add(x.at), float64(work))
+		}
 	case wordSettled:
 		m.Settle(x.number)
+		if x.lesson != nil {
+			x.lesson.Teach(&r.output, &t.offset)
+		}
 	case wordDisbelieved:
 		r.index.Drop(t.slot, x.chain)
 	}

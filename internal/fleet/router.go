@@ -162,6 +162,8 @@ type router struct {
 	vectors   []feature.Vector
 	answers   []feature.Forecast
 
+	mirrors []*ledger.Mirror // of the other routers, by number; its own is empty
+
 	tell func(word) // what other routers should know; nil: there is none to hear it
 
 	always bool        // tests: describe every load for every decision
