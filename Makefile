@@ -128,6 +128,10 @@ SOAK_TIME ?= 30m
 soak: setup ## a router with everything going wrong around it for SOAK_TIME: nothing lost, nothing left, nothing grows
 	$(Q)$(GO) run ./internal/soak --time '$(SOAK_TIME)' --out docs/results
 
+.PHONY: chaos
+chaos: setup build ## every part as a process under load, killed, hung and lied to: nobody fails, no row is lost (4 min)
+	$(Q)$(GO) run ./internal/chaos --binary bin/spillway --out docs/results
+
 .PHONY: bench-predictor
 bench-predictor: ## latency and CPU of forecasts over a Unix socket, beside the bare evaluation and leaves (minutes)
 	$(Q)$(GO) run ./internal/bench/predictor --out docs/results
