@@ -114,6 +114,10 @@ bench-gbdt: ## training time, loss and memory of the forests beside XGBoost and 
 bench-gate: ## what the trainer's gate lets through of 1,000 bad refits, of empty ones and of good ones (minutes)
 	$(Q)$(GO) run ./internal/bench/gate --out docs/results
 
+.PHONY: bench-failures
+bench-failures: ## what clients see when the predictor is killed, hangs, or answers garbage, beside the matched configuration (minutes)
+	$(Q)$(GO) run ./internal/bench/failures --out docs/results
+
 .PHONY: bench-extproc
 bench-extproc: ## CPU and latency of the endpoint picker with 100 endpoints, and of a streamed chunk beside a gRPC echo (minutes)
 	$(Q)$(GO) run ./internal/bench/extproc --out docs/results
