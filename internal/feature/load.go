@@ -36,6 +36,10 @@ type Ledger struct {
 
 	PrefillContext     float64                   // sum of U*(P-U/2) over those without a first token, in tokens^2
 	WaitingContext     float64                   // prompt tokens of those without a first token
+	WaitingOutput      float64                   // tokens those are expected to generate
+	WaitingStay        float64                   // sum of out*(prompt+out/2) over those, out being their expected output: KV tokens times decode steps that they will take
+	SinceScrapeContext float64                   // prompt tokens sent since the scraped numbers were read
+	SharedContext      float64                   // prompt tokens in flight that an engine holds once but for each of several requests count here
 	HeadTokens         float64                   // uncached prompt tokens of the one that must be in prefill now
 	HeadContext        float64                   // U*(P-U/2) of that one
 	HeadElapsed        Seconds                   // time it has had: since its dispatch or the last first token before it
@@ -59,4 +63,6 @@ type Profile struct {
 type Prior struct {
 	TTFT Seconds
 	TPOT Seconds
+
+	Admission Seconds // the part of TTFT that waits for a sequence and for KV blocks to become free
 }

@@ -69,6 +69,7 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 	if len(q.chain) > 0 {
 		r.claim(t.target.slot, q.chain, now)
 	}
+	entry.Chain = q.chain
 	t.handle = r.ledger.Charge(t.target.id, 0, entry, now)
 	r.demand.Add(now, float64(entry.UncachedTokens))
 	t.stream = t.target.streams.add(of, t.handle)

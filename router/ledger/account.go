@@ -19,11 +19,15 @@ type account struct {
 	prefill         int64 // uncached tokens of the waiting
 	work            int64 // sum of entry.work of the waiting
 	waitingContext  int64 // prompt tokens of the waiting
+	waitingOutput   int64 // tokens they are expected to generate
+	waitingStay     int64 // sum of entry.stay of the waiting
 	decodingContext int64 // prompt and generated tokens of the rest
 	generated       int64 // generated tokens of all
 
 	remaining        [feature.RemainingBuckets]int64
 	remainingContext [feature.RemainingBuckets]int64
+
+	prompts sharing
 
 	first, last int32     // the waiting, oldest first
 	lastFirst   time.Time // when the last first token was seen
@@ -61,6 +65,10 @@ func (e *entry) work() int64 {
 	return e.uncached * (2*max(e.prompt, e.uncached) - e.uncached)
 }
 
+// stay is what e will take of the KV cache, in tokens times steps: its prompt
+// and half of its output for as many steps as it has tokens to generate.
+func (e *entry) stay() int64 { return e.expected * (e.prompt + e.expected/2) }
+
 // bucket is floor(log2(tokens)), at most the last bucket.
 func bucket(tokens int64) int {
 	return min(bits.Len64(uint64(tokens))-1, feature.RemainingBuckets-1)
@@ -68,7 +76,7 @@ func bucket(tokens int64) int {
 
 // read copies the books out.
 func (l *Ledger) read(a *account, now, scrapedAt time.Time) feature.Ledger {
-	requests, tokens := a.sent.since(scrapedAt)
+	requests, tokens, prompts := a.sent.since(scrapedAt)
 	s := feature.Ledger{
 		Requests:       float64(a.requests),
 		PrefillTokens:  float64(a.prefill),
@@ -78,7 +86,12 @@ func (l *Ledger) read(a *account, now, scrapedAt time.Time) feature.Ledger {
 		SinceScrapeTok: float64(tokens),
 		PrefillContext: float64(a.work) / 2,
 		WaitingContext: float64(a.waitingContext),
-		PrefillRate:    a.rate.at(now),
+		WaitingOutput:  float64(a.waitingOutput),
+		WaitingStay:    float64(a.waitingStay),
+		SharedContext:  float64(a.prompts.shared),
+
+		SinceScrapeContext: float64(prompts),
+		PrefillRate:        a.rate.at(now),
 
 		PrefillContextRate: a.contextRate.at(now),
 		GeneratedTokens:    float64(a.generated),

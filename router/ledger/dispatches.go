@@ -15,12 +15,12 @@ type dispatches struct {
 	start int
 	n     int
 
-	requests, tokens int64 // sums over the ring
+	requests, tokens, prompts int64 // sums over the ring
 }
 
 type dispatch struct {
-	at               time.Time
-	requests, tokens int64
+	at                        time.Time
+	requests, tokens, prompts int64
 }
 
 // at returns the i-th oldest record.
@@ -28,14 +28,16 @@ func (d *dispatches) at(i int) *dispatch {
 	return &d.ring[(d.start+i)%len(d.ring)]
 }
 
-func (d *dispatches) add(now time.Time, tokens int64) {
+func (d *dispatches) add(now time.Time, tokens, prompt int64) {
 	d.requests++
 	d.tokens += tokens
+	d.prompts += prompt
 	if d.n > 0 {
 		last := d.at(d.n - 1)
 		if !now.After(last.at) { // one instant, or clocks read out of order
 			last.requests++
 			last.tokens += tokens
+			last.prompts += prompt
 			return
 		}
 	}
@@ -43,7 +45,7 @@ func (d *dispatches) add(now time.Time, tokens int64) {
 		d.makeRoom()
 	}
 	d.n++
-	*d.at(d.n - 1) = dispatch{now, 1, tokens}
+	*d.at(d.n - 1) = dispatch{now, 1, tokens, prompt}
 }
 
 func (d *dispatches) makeRoom() {
@@ -58,6 +60,7 @@ func (d *dispatches) makeRoom() {
 	oldest, second := d.at(0), d.at(1)
 	second.requests += oldest.requests
 	second.tokens += oldest.tokens
+	second.prompts += oldest.prompts
 	d.drop()
 }
 
@@ -68,7 +71,7 @@ func (d *dispatches) drop() {
 }
 
 // since counts what was sent after t.
-func (d *dispatches) since(t time.Time) (requests, tokens int64) {
+func (d *dispatches) since(t time.Time) (requests, tokens, prompts int64) {
 	for d.n > 0 {
 		oldest := d.at(0)
 		if oldest.at.After(t) {
@@ -76,7 +79,8 @@ func (d *dispatches) since(t time.Time) (requests, tokens int64) {
 		}
 		d.requests -= oldest.requests
 		d.tokens -= oldest.tokens
+		d.prompts -= oldest.prompts
 		d.drop()
 	}
-	return d.requests, d.tokens
+	return d.requests, d.tokens, d.prompts
 }

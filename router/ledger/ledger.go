@@ -18,6 +18,11 @@ type Entry struct {
 	UncachedTokens int // of the prompt, that this endpoint must prefill
 	ExpectedOutput int // tokens expected to be generated
 
+	// Chain is the hashes of the prompt's blocks, each over all before it; nil
+	// where nothing is known of what prompts share. It is read during Charge
+	// alone.
+	Chain []uint64
+
 	// MoveAt is when a request whose first token will not be seen (it does
 	// not stream) is taken to have begun decoding: its dispatch plus its
 	// forecast p90 TTFT. Zero for a request that streams.
@@ -57,6 +62,8 @@ type entry struct {
 
 	prompt, uncached, expected, streamed int64
 
+	marks []uint64 // stretches of the prompt in account.prompts; the memory is used again
+
 	dispatched time.Time
 	moveAt     time.Time
 	waiting    bool  // no first token yet
@@ -86,6 +93,7 @@ func (l *Ledger) Charge(endpoint string, incarnation uint64, e Entry, now time.T
 
 	slot := l.take()
 	n := &l.entries[slot]
+	marks := n.marks
 	*n = entry{
 		account:    a,
 		generation: n.generation + 1,
@@ -102,8 +110,9 @@ func (l *Ledger) Charge(endpoint string, incarnation uint64, e Entry, now time.T
 	l.tally(n, +1)
 	a.requests++
 	a.count(n, +1)
+	n.marks = a.prompts.hold(e.Chain, n.prompt, marks)
 	l.startWaiting(slot)
-	a.sent.add(now, n.uncached)
+	a.sent.add(now, n.uncached, n.prompt)
 	a.rate.add(now, float64(n.uncached))
 	a.contextRate.add(now, float64(n.work())/2)
 	return Handle{slot, n.generation}
@@ -161,6 +170,7 @@ func (l *Ledger) Settle(h Handle) bool {
 		a.decodingContext -= e.context()
 	}
 	a.count(e, -1)
+	a.prompts.letGo(e.marks)
 	a.generated -= e.streamed
 	a.requests--
 	if a.requests == 0 && a.leaving {

@@ -35,7 +35,7 @@ func TestLifeOfARequest(t *testing.T) {
 
 	want := feature.Ledger{
 		Requests: 1, PrefillTokens: 600, SinceScrape: 1, SinceScrapeTok: 600,
-		PrefillContext: 600 * 700, WaitingContext: 1000,
+		PrefillContext: 600 * 700, WaitingContext: 1000, WaitingOutput: 100, WaitingStay: 100 * (1000 + 50), SinceScrapeContext: 1000,
 		HeadTokens: 600, HeadContext: 600 * 700, HeadElapsed: 2,
 		PrefillRate:        600.0 / 30 * math.Exp(-2.0/30),
 		PrefillContextRate: 600.0 * 700 / 30 * math.Exp(-2.0/30),
@@ -65,6 +65,38 @@ func TestLifeOfARequest(t *testing.T) {
 		t.Error("a settled handle still moves")
 	}
 	equal(t, "settled", l.State("a", 1, at(4), at(0)), feature.Ledger{PrefillRate: want.PrefillRate, PrefillContextRate: want.PrefillContextRate})
+}
+
+// What prompts share is held once while any of them is in flight, wherever
+// they end.
+func TestSharedPromptsAreHeldOnce(t *testing.T) {
+	l := ledger.New()
+	text := []uint64{11, 12, 13, 14, 15, 16, 17, 18} // 8 blocks of 100 tokens
+	other := []uint64{11, 12, 13, 24, 25, 26, 27, 28}
+	charge := func(chain []uint64) ledger.Handle {
+		return l.Charge("a", 1, ledger.Entry{PromptTokens: 100 * len(chain), Chain: chain}, at(0))
+	}
+	shared := func(what string, want float64) {
+		t.Helper()
+		if got := l.State("a", 1, at(0), at(0)).SharedContext; got != want {
+			t.Errorf("%s: %v tokens are shared, want %v", what, got, want)
+		}
+	}
+	first := charge(text)
+	shared("one prompt", 0)
+	second := charge(text)
+	shared("twice the same", 800)
+	third := charge(other)
+	shared("one that begins like it", 800+300)
+	charge(nil)
+	charge([]uint64{91})
+	shared("one of which nothing is known, and one unlike all", 800+300)
+	l.Settle(first)
+	shared("after the first has ended", 300)
+	l.Settle(second)
+	shared("after the second has ended too", 0)
+	l.Settle(third)
+	shared("after all have ended", 0)
 }
 
 func TestHeadIsCreditedSinceTheLastFirstToken(t *testing.T) {
@@ -191,6 +223,10 @@ func TestAgainstTwin(t *testing.T) {
 					PromptTokens:   rapid.IntRange(0, 100_000).Draw(t, "prompt"),
 					ExpectedOutput: rapid.IntRange(0, 300_000).Draw(t, "expected"),
 				}
+				if rapid.Bool().Draw(t, "chained") {
+					e.Chain = story(rapid.IntRange(1, 40).Draw(t, "blocks"), rapid.IntRange(0, 5).Draw(t, "text"))
+					e.PromptTokens = twinBlock * len(e.Chain)
+				}
 				e.UncachedTokens = max(16, rapid.IntRange(0, e.PromptTokens).Draw(t, "uncached"))
 				if rapid.Bool().Draw(t, "moves") {
 					e.MoveAt = now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
@@ -273,9 +309,10 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		l.Settle(l.Charge("a", 1, ledger.Entry{}, now))
 		now = now.Add(time.Millisecond)
 	}
+	chain := story(100, 1)
 	n := testing.AllocsPerRun(1000, func() {
 		now = now.Add(time.Millisecond)
-		h := l.Charge("a", 1, ledger.Entry{PromptTokens: 100, UncachedTokens: 50, ExpectedOutput: 9}, now)
+		h := l.Charge("a", 1, ledger.Entry{PromptTokens: 100, UncachedTokens: 50, ExpectedOutput: 9, Chain: chain}, now)
 		l.FirstToken(h, now)
 		l.Tokens(h, 3, now)
 		sink = l.State("a", 1, now, now)

@@ -30,6 +30,7 @@ type twinSent struct {
 	at     time.Time
 	tokens float64
 	work   float64
+	prompt float64
 }
 
 type twinEntry struct {
@@ -55,7 +56,7 @@ func (w *twin) charge(endpoint string, incarnation uint64, e ledger.Entry, now t
 	n := &twinEntry{Entry: e, of: of, at: now}
 	b.entries = append(b.entries, n)
 	p, u := float64(e.PromptTokens), float64(e.UncachedTokens)
-	b.sent = append(b.sent, twinSent{now, u, u * (max(p, u) - u/2)})
+	b.sent = append(b.sent, twinSent{now, u, u * (max(p, u) - u/2), p})
 	return n
 }
 
@@ -140,13 +141,15 @@ func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Ti
 		if d.at.After(scrapedAt) {
 			s.SinceScrape++
 			s.SinceScrapeTok += d.tokens
+			s.SinceScrapeContext += d.prompt
 		}
 		keep := math.Exp(-now.Sub(d.at).Seconds()/30) / 30
 		s.PrefillRate += d.tokens * keep
 		s.PrefillContextRate += d.work * keep
 	}
-	head := true
+	head, seen := true, map[uint64]float64{}
 	for _, e := range b.entries {
+		s.SharedContext += shares(e, seen)
 		p, u := float64(e.PromptTokens), float64(e.UncachedTokens)
 		work := u * (max(p, u) - u/2)
 		s.Requests++
@@ -157,6 +160,8 @@ func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Ti
 			s.PrefillTokens += u
 			s.PrefillContext += work
 			s.WaitingContext += p
+			s.WaitingOutput += float64(e.ExpectedOutput)
+			s.WaitingStay += float64(e.ExpectedOutput * (e.PromptTokens + e.ExpectedOutput/2))
 			if head {
 				head = false
 				since := e.at
@@ -174,4 +179,39 @@ func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Ti
 		s.RemainingContext[i] += p + e.streamed
 	}
 	return s
+}
+
+// shares is how many tokens of e those before it have too. All that is alike
+// among prompts of a test has blocks of equal length.
+func shares(e *twinEntry, seen map[uint64]float64) float64 {
+	shared, from := 0.0, 0
+	for at := range len(e.Chain) {
+		if n := at + 1; n&(n-1) != 0 && (n%3 != 0 || n/3&(n/3-1) != 0) {
+			continue // cuts lie at 2^k and at 3*2^k blocks
+		}
+		hash, stretch := e.Chain[at], float64((at+1-from)*twinBlock)
+		from = at + 1
+		if seen[hash] > 0 {
+			shared += stretch
+		}
+		seen[hash] = stretch
+	}
+	return shared
+}
+
+// twinBlock is the tokens of a block of a prompt that has a chain.
+const twinBlock = 64
+
+// story is a prompt of so many blocks. Those of two texts begin alike; how far
+// hangs on the texts.
+func story(blocks, text int) []uint64 {
+	chain := make([]uint64, blocks)
+	for i := range chain {
+		of := text
+		if i < 5*(1+text%3) {
+			of = text % 3
+		}
+		chain[i] = uint64(of)<<16 | uint64(i+1)
+	}
+	return chain
 }

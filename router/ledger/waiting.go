@@ -22,6 +22,8 @@ func (l *Ledger) startWaiting(slot int32) {
 	a.prefill += e.uncached
 	a.work += e.work()
 	a.waitingContext += e.prompt
+	a.waitingOutput += e.expected
+	a.waitingStay += e.stay()
 	if !e.moveAt.IsZero() && (a.nextMove.IsZero() || e.moveAt.Before(a.nextMove)) {
 		a.nextMove = e.moveAt
 	}
@@ -47,6 +49,8 @@ func (l *Ledger) unlink(slot int32) {
 	a.prefill -= e.uncached
 	a.work -= e.work()
 	a.waitingContext -= e.prompt
+	a.waitingOutput -= e.expected
+	a.waitingStay -= e.stay()
 }
 
 // stopWaiting moves a slot from prefill to decode.

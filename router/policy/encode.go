@@ -10,11 +10,12 @@ import (
 	"github.com/spillway-llm/spillway/internal/physics"
 )
 
-// encoding is the version of the bytes that Encode writes. Version 2, which
-// Decode still reads, lacks the canary and the last numbers of the settings and
-// of candidates.
+// encoding is the version of the bytes that Encode writes. Decode still reads
+// those before it: version 3 lacks what candidates have in flight beside counts
+// of it, version 2 also the canary and the last numbers of the settings and of
+// candidates.
 const (
-	encoding       = 3
+	encoding       = 4
 	oldestEncoding = 2
 )
 
@@ -65,14 +66,14 @@ func Encode(dst []byte, in *Input) []byte {
 	return e.b
 }
 
-// Decode reads what Encode wrote, also what it wrote one version ago: of that
+// Decode reads what Encode wrote, also what it wrote before: of that
 // the settings which are missing are 0, and what was not known of candidates is
 // unknown. Names, and the seed, are left empty.
 func Decode(b []byte) (*Input, error) {
 	d := decoder{b: b}
 	version := d.byte()
 	if d.err == nil && (version < oldestEncoding || version > encoding) {
-		return nil, fmt.Errorf("decision state has encoding %d, this build reads %d and %d", version, oldestEncoding, encoding)
+		return nil, fmt.Errorf("decision state has encoding %d, this build reads %d to %d", version, oldestEncoding, encoding)
 	}
 	in := &Input{}
 	in.Policy = d.text()
@@ -154,11 +155,16 @@ func candidateOf(c *Candidate, version byte) []*float64 {
 		&l.PrefillContext, &l.WaitingContext, &l.HeadTokens, &l.HeadContext, seconds(&l.HeadElapsed), &l.PrefillRate, &l.PrefillContextRate,
 		&p.PeakPrefillThroughput, &p.MaxBatchedTokens, &p.MaxNumSeqs, &p.KVCapacityTokens, &p.SpeedFactor,
 		&c.HotTokens, &c.SpeedSteps, &l.GeneratedTokens,
+		&l.WaitingOutput, &l.WaitingStay, &l.SharedContext, &l.SinceScrapeContext,
 	}
-	if version == oldestEncoding {
-		return all[:len(all)-3]
+	switch version {
+	case encoding:
+		return all
+	case oldestEncoding:
+		return all[:len(all)-7]
+	default:
+		return all[:len(all)-4]
 	}
-	return all
 }
 
 func residualOf(r *feature.Residual) []*float64 {

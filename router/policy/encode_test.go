@@ -174,7 +174,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		{"nothing", nil, "end too early"},
 		{"another version", append([]byte{9}, good[1:]...), "encoding 9"},
-		{"an old version", append([]byte{1}, good[1:]...), "encoding 1, this build reads 2 and 3"},
+		{"an old version", append([]byte{1}, good[1:]...), "encoding 1, this build reads 2 to 4"},
 		{"bytes left over", append(policy.Encode(nil, in), 0, 0), "2 bytes left over"},
 		{"more candidates than bytes", slices.Concat(empty[:len(empty)-1], []byte{100}), "100 candidates"},
 		{"too many candidates", slices.Concat(empty[:len(empty)-1], []byte{0xa1, 0x8d, 0x06}, make([]byte, 3e6)), "100001 candidates"},

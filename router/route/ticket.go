@@ -82,7 +82,9 @@ func (t *Ticket) charge(now time.Time) {
 		t.entry.MoveAt = now.Add(t.wait)
 	}
 	e := t.endpoint
-	t.handle = t.router.ledger.Charge(e.id, e.incarnation, t.entry, now)
+	entry := t.entry
+	entry.Chain = t.chain
+	t.handle = t.router.ledger.Charge(e.id, e.incarnation, entry, now)
 	e.touch()
 	t.llm.demand.Add(now, float64(t.entry.UncachedTokens))
 	t.router.index.Insert(e.slot, t.chain, now)
