@@ -56,10 +56,10 @@ type Feature struct {
 }
 
 // Width is how many numbers a Vector has.
-const Width = 23
+const Width = 25
 
 // SchemaVersion is raised with every change of the table below.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // Columns of a Vector that other packages address by name.
 const (
@@ -69,6 +69,8 @@ const (
 	ColumnExpectedOutputTokens = 3
 	ColumnPriorTTFT            = 21
 	ColumnPriorTPOT            = 22
+	ColumnPriorPrefill         = 23
+	ColumnPriorAdmission       = 24
 )
 
 var inf = math.Inf(1)
@@ -101,6 +103,8 @@ var table = [Width]Feature{
 	{"speed_factor", "ratio", FromProfile, 1.0 / 7, 7, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.SpeedFactor }},
 	{"prior_ttft", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT) }},
 	{"prior_tpot", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TPOT) }},
+	{"prior_prefill", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT - p.Admission) }},
+	{"prior_admission", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.Admission) }},
 }
 
 // Table returns the features in the order of the vector.

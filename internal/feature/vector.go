@@ -37,7 +37,7 @@ func (v *Vector) Wide(dst []float64) {
 // Prior reads the prior back out of v. It is rounded to float32, so it is
 // what a residual must be multiplied with when only the vector is left.
 func (v *Vector) Prior() Prior {
-	return Prior{TTFT: Seconds(v[ColumnPriorTTFT]), TPOT: Seconds(v[ColumnPriorTPOT])}
+	return Prior{TTFT: Seconds(v[ColumnPriorTTFT]), TPOT: Seconds(v[ColumnPriorTPOT]), Admission: Seconds(v[ColumnPriorAdmission])}
 }
 
 // VectorSize is the length of an encoded vector in bytes.

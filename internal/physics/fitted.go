@@ -3,6 +3,7 @@ package physics
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 )
@@ -69,7 +70,11 @@ func (r Ramp) At(v *feature.Vector) float64 {
 // own reports whether the term reads an analytic prior, which knows the speed
 // of its endpoint already.
 func (t *Term) own() bool {
-	return t.Ramp.Column == feature.ColumnPriorTTFT || t.Ramp.Column == feature.ColumnPriorTPOT
+	switch t.Ramp.Column {
+	case feature.ColumnPriorTTFT, feature.ColumnPriorTPOT, feature.ColumnPriorPrefill, feature.ColumnPriorAdmission:
+		return true
+	}
+	return false
 }
 
 // At is what the term adds for v, on an endpoint that takes pace times as long
@@ -139,8 +144,11 @@ func (f *Fitted) Check() error {
 	for _, c := range []struct {
 		name  string
 		curve *Curve
-		own   int
-	}{{"TTFT", &f.TTFT, feature.ColumnPriorTTFT}, {"TPOT", &f.TPOT, feature.ColumnPriorTPOT}} {
+		own   []int // columns that are above 0 for every vector
+	}{
+		{"TTFT", &f.TTFT, []int{feature.ColumnPriorTTFT, feature.ColumnPriorPrefill}},
+		{"TPOT", &f.TPOT, []int{feature.ColumnPriorTPOT}},
+	} {
 		if err := c.curve.check(c.own); err != nil {
 			return fmt.Errorf("fitted prior of %s: %w", c.name, err)
 		}
@@ -148,7 +156,7 @@ func (f *Fitted) Check() error {
 	return nil
 }
 
-func (c *Curve) check(own int) error {
+func (c *Curve) check(own []int) error {
 	if len(c.Terms) == 0 {
 		return nil
 	}
@@ -170,7 +178,7 @@ func (c *Curve) check(own int) error {
 			}
 		}
 		// One of these is above 0 for every vector that can be forecast.
-		always := t.Ramp.Column == Constant || t.Ramp.Column == own && t.Ramp.From == 0
+		always := t.Ramp.Column == Constant || slices.Contains(own, t.Ramp.Column) && t.Ramp.From == 0
 		positive = positive || always && t.Times == nil && t.Seconds > 0
 	}
 	if !positive {

@@ -20,7 +20,8 @@ func profile(t testing.TB) physics.Profile {
 }
 
 func idle(p physics.Profile) feature.Load {
-	return feature.Load{Profile: feature.Profile{
+	unknown := feature.Unknown
+	return feature.Load{Scraped: feature.Scraped{Waiting: unknown, Running: unknown, KVUsed: unknown, Age: feature.Seconds(unknown)}, Profile: feature.Profile{
 		PeakPrefillThroughput: p.PeakPrefillThroughput,
 		MaxBatchedTokens:      float64(p.MaxBatchedTokens),
 		MaxNumSeqs:            float64(p.MaxNumSeqs),
@@ -55,7 +56,7 @@ func TestQueuedPrefillIsAhead(t *testing.T) {
 	r := feature.Request{PromptTokens: 1024, ExpectedOutputTokens: 100, Completions: 1}
 	got := physics.Estimate(c, r, l)
 	step := c.A
-	ahead := c.B*8192 + c.C*8192*4096 - 0.8*0.1
+	ahead := c.B*8192 + c.C*8192*4096 - 0.9*0.1
 	own := c.B*1024 + c.C*1024*512
 	near(t, "TTFT", got.TTFT, 0.5*step+ahead+own+2*step)
 }
@@ -135,8 +136,13 @@ func TestPriorIsMonotoneInOwnLoad(t *testing.T) {
 		if !(before.TTFT > 0) || !(before.TPOT > 0) || math.IsInf(float64(before.TTFT+before.TPOT), 0) {
 			t.Fatalf("prior is %+v", before)
 		}
+		l.Ledger.WaitingOutput, l.Ledger.WaitingStay, l.Ledger.SharedContext = draw("waiting output", 1e4), draw("stay", 1e10), draw("shared", 1e5)
+		l.Ledger.Remaining[6], l.Ledger.RemainingContext[6] = 90, 2e5
+		if rapid.Bool().Draw(t, "scraped") {
+			l.Scraped = feature.Scraped{Waiting: math.Floor(draw("waiting", 3)), Running: 10, KVUsed: draw("kv", 1), Age: 1}
+		}
 		more := draw("more", 5e4)
-		switch rapid.IntRange(0, 4).Draw(t, "what") {
+		switch rapid.IntRange(0, 8).Draw(t, "what") {
 		case 0:
 			l.Ledger.ContextTokens += more
 		case 1:
@@ -149,6 +155,14 @@ func TestPriorIsMonotoneInOwnLoad(t *testing.T) {
 		case 4:
 			l.Ledger.Requests++
 			l.Ledger.Decoding++
+		case 5:
+			l.Ledger.WaitingStay += 1e5 * more
+		case 6:
+			l.Ledger.WaitingOutput += more
+		case 7:
+			l.Ledger.SharedContext -= min(more, l.Ledger.SharedContext)
+		case 8:
+			l.Ledger.SinceScrapeContext += more
 		}
 		after := physics.Estimate(p.Coefficients, r, l)
 		if after.TTFT < before.TTFT-1e-12 || after.TPOT < before.TPOT-1e-12 {
@@ -203,7 +217,7 @@ func TestThePriorNeverFallsWithLoad(t *testing.T) {
 			l := idle(p)
 			l.Scraped = feature.Scraped{Waiting: number(20), Running: number(100), KVUsed: rapid.Float64Range(0, 1).Draw(rt, "kv")}
 			l.Ledger = feature.Ledger{Requests: number(80), Decoding: number(60), PrefillTokens: number(40_000), ContextTokens: number(100_000),
-				WaitingContext: number(40_000), PrefillRate: number(20_000)}
+				WaitingContext: number(40_000), PrefillRate: number(20_000), WaitingOutput: number(10_000), WaitingStay: number(1e9), SinceScrapeContext: number(40_000)}
 			l.Ledger.Remaining[7], l.Ledger.RemainingContext[7] = 400, 400_000
 			r := feature.Request{PromptTokens: number(20_000), ExpectedOutputTokens: 200, Completions: 1 + number(3)}
 			r.CachedTokens = math.Floor(r.PromptTokens * rapid.Float64Range(0, 1).Draw(rt, "cached"))
@@ -218,13 +232,16 @@ func TestThePriorNeverFallsWithLoad(t *testing.T) {
 			{&l2.Ledger.Requests, &more.Ledger.Requests}, {&l2.Ledger.Decoding, &more.Ledger.Decoding},
 			{&l2.Ledger.PrefillTokens, &more.Ledger.PrefillTokens}, {&l2.Ledger.ContextTokens, &more.Ledger.ContextTokens},
 			{&l2.Ledger.WaitingContext, &more.Ledger.WaitingContext}, {&l2.Ledger.PrefillRate, &more.Ledger.PrefillRate},
+			{&l2.Ledger.WaitingOutput, &more.Ledger.WaitingOutput}, {&l2.Ledger.WaitingStay, &more.Ledger.WaitingStay},
+			{&l2.Ledger.SinceScrapeContext, &more.Ledger.SinceScrapeContext}, {&l2.Scraped.Waiting, &more.Scraped.Waiting},
 		} {
 			if rapid.Bool().Draw(rt, "raised") {
 				*x.at += *x.by
 			}
 		}
 		a, b := physics.Estimate(p.Coefficients, r, l), physics.Estimate(p.Coefficients, r2, l2)
-		if float64(b.TTFT) < float64(a.TTFT)*(1-1e-12) || float64(b.TPOT) < float64(a.TPOT)*(1-1e-12) {
+		if float64(b.TTFT) < float64(a.TTFT)*(1-1e-12) || float64(b.TPOT) < float64(a.TPOT)*(1-1e-12) ||
+			float64(b.Admission) < float64(a.Admission)*(1-1e-12) || float64(b.TTFT-b.Admission) < float64(a.TTFT-a.Admission)*(1-1e-9) {
 			rt.Fatalf("from %+v %+v to %+v %+v the prior went from %v to %v", r, l, r2, l2, a, b)
 		}
 	})

@@ -12,9 +12,9 @@ const (
 	decodeBudgetFloor = 512
 	// headCreditShare and headElapsedShare bound how much of the prompt being
 	// prefilled right now is believed to be done: at most 90 % of its work,
-	// and 80 % of the time it has had (the rest went to steps of others).
+	// and of the time it has had (the rest went to steps of others).
 	headCreditShare  = 0.9
-	headElapsedShare = 0.8
+	headElapsedShare = 0.9
 	// interference is how much of the prefill rate shows up as time taken
 	// from decoding, and maxInterference the most of all time it may take.
 	interference    = 1.2
@@ -57,11 +57,13 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	step := float64(c.Step(decoding, kv))
 	own := float64(c.Work(r.PromptTokens, uncached))
 	ahead := c.B*led.PrefillTokens + c.C*led.PrefillContext
-	ahead -= min(headCreditShare*(c.B*led.HeadTokens+c.C*led.HeadContext), headElapsedShare*known(float64(led.HeadElapsed)))
 	budget := max(decodeBudgetFloor, l.Profile.MaxBatchedTokens-decoding)
 	if budget != budget {
 		budget = decodeBudgetFloor
 	}
+	// What is in prefill now: the oldest, or as many as one step holds.
+	now := max(c.B*led.HeadTokens+c.C*led.HeadContext, ahead*min(1, budget/max(1, led.PrefillTokens)))
+	ahead -= min(headCreditShare*now, headElapsedShare*known(float64(led.HeadElapsed)))
 	steps := math.Ceil((led.PrefillTokens + uncached) / budget)
 	running := 0.0 // an idle engine starts at once
 	if inflight > 0 {
@@ -78,8 +80,9 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	}
 	tpot := float64(c.Step(seqs, read)) / (1 - Stolen(c, &l.Ledger))
 
-	ttft := running + max(0, ahead) + own + steps*step + tpot*admission(&r, &l, inflight, kv)
-	return feature.Prior{TTFT: feature.Seconds(ttft), TPOT: feature.Seconds(tpot)}
+	wait := step * admission(&c, &r, &l, inflight, kv)
+	ttft := running + max(0, ahead) + own + steps*step + wait
+	return feature.Prior{TTFT: feature.Seconds(ttft), TPOT: feature.Seconds(tpot), Admission: feature.Seconds(wait)}
 }
 
 // Stolen is the share of its time, from 0 to 0.85, that an endpoint takes from
@@ -103,18 +106,51 @@ func batch(l *feature.Load) (decoding, kv float64) {
 	return max(decoding, reported), max(kv, known(used))
 }
 
-// admission is how many decode steps pass until enough running requests have
-// ended to free a sequence and the blocks that r needs; 0 when it fits now.
-func admission(r *feature.Request, l *feature.Load, inflight, kv float64) float64 {
+// admission is how many decode steps pass until r has a sequence and the blocks
+// that it needs; 0 when it fits now. Requests are admitted in the order in which
+// they came. So r waits until enough of those that run have ended for it, and,
+// as far as those that wait before it don't fit either, for what they will take
+// of the endpoint: sequences times steps of its sequences, tokens times steps of
+// its cache.
+func admission(c *Coefficients, r *feature.Request, l *feature.Load, inflight, kv float64) float64 {
+	led := &l.Ledger
 	var wait float64
 	if most := l.Profile.MaxNumSeqs; most > 0 {
-		wait = remaining(&l.Ledger.Remaining, inflight+r.Completions-most)
+		wait = queued(&led.Remaining, inflight+r.Completions-most, r.Completions, most-led.Decoding, led.WaitingOutput/most)
 	}
 	if capacity := l.Profile.KVCapacityTokens; capacity > 0 {
-		need := kv + l.Ledger.WaitingContext + r.PromptTokens - capacity
-		wait = max(wait, remaining(&l.Ledger.RemainingContext, need))
+		need := held(c, l, kv) + r.PromptTokens - capacity
+		wait = max(wait, queued(&led.RemainingContext, need, r.PromptTokens, capacity-kv, led.WaitingStay/capacity))
 	}
 	return wait
+}
+
+// queued is how many steps pass until own of something is there for a request,
+// where need is missing for it and for what waits before it, beyond what is free.
+// What waits takes that many steps in all.
+func queued(histogram *[feature.RemainingBuckets]float64, need, own, free, steps float64) float64 {
+	if !(need > 0) {
+		return 0
+	}
+	return remaining(histogram, min(need, own)) + steps*need/(need+max(0, free))
+}
+
+// held is how many tokens of the cache are taken once all is admitted that was
+// sent: what our own requests hold, each shared beginning once, or what the
+// endpoint reported and was sent since, if that is less.
+func held(c *Coefficients, l *feature.Load, kv float64) float64 {
+	led := &l.Ledger
+	own := max(kv+led.WaitingContext-led.SharedContext, 0)
+	s := &l.Scraped
+	reported := s.KVUsed * l.Profile.KVCapacityTokens
+	reported += led.SinceScrapeContext + led.PrefillTokens + float64(s.Age)/c.B + led.Decoding*float64(s.Age)/float64(c.Step(led.Decoding, 0))
+	if s.Waiting > 0 {
+		reported += led.WaitingContext
+	}
+	if reported < own { // false for what was never scraped
+		return reported
+	}
+	return own
 }
 
 // remaining is after how many more output tokens the soonest-ending requests

@@ -6,8 +6,9 @@ import (
 )
 
 // Version is raised when the same Input may come to mean another choice. Since
-// version 2 predicted counts what a request does to others, and objectives.
-const Version = 2
+// version 2 predicted counts what a request does to others, and objectives; since
+// version 3 the wait for room is that of all who wait before.
+const Version = 3
 
 // Input is everything Decide reads.
 type Input struct {

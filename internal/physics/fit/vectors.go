@@ -27,6 +27,9 @@ const (
 	// analyticRows is how many rows the analytic prior counts as: what few
 	// rows say of a term that they hardly know is held against it.
 	analyticRows = 0.1
+	// roomShare is the most of its analytic TTFT that a row may have waited for
+	// room to say something of an engine that has room.
+	roomShare = 0.1
 	// knotShare and knotRows are the least share and number of rows between
 	// two knots, so that each slope has evidence of its own.
 	knotShare = 0.02
@@ -65,8 +68,8 @@ func Vectors(rows []Seen, forms Forms) (physics.Fitted, error) {
 		kind  int
 		of    func(*Seen) float64
 	}{
-		{&f.TTFT, forms.TTFT, ofTTFT, func(s *Seen) float64 { return float64(s.TTFT) }},
 		{&f.TPOT, forms.TPOT, ofTPOT, func(s *Seen) float64 { return float64(s.TPOT) }},
+		{&f.TTFT, forms.TTFT, ofTTFT, func(s *Seen) float64 { return float64(s.TTFT) }},
 	} {
 		var with []Seen
 		for i := range rows {
@@ -77,17 +80,60 @@ func Vectors(rows []Seen, forms Forms) (physics.Fitted, error) {
 		if len(with) < seenRows || c.form == Analytic {
 			continue
 		}
+		with, all := roomy(with, c.kind), with
 		terms := candidates(with, c.kind)
 		if c.form == Scaled {
 			terms = terms[:1]
 		}
 		c.curve.Terms = curve(&f, thinned(with, seenMost), terms, c.kind, c.of)
-		c.curve.Min, c.curve.Max = extent(&f, with, c.kind)
+		if c.kind == ofTTFT {
+			c.curve.Terms = append(c.curve.Terms, waits(&f, all))
+		}
+		c.curve.Min, c.curve.Max = extent(&f, all, c.kind)
 	}
 	if err := f.Check(); err != nil {
 		return physics.Fitted{}, fmt.Errorf("the rows do not describe an engine: %w", err)
 	}
 	return f, nil
+}
+
+// roomy are the rows that say what TTFT is at an engine that has room; all of
+// them where too few had, and for TPOT.
+func roomy(rows []Seen, kind int) []Seen {
+	if kind == ofTPOT {
+		return rows
+	}
+	var with []Seen
+	for i := range rows {
+		if p := rows[i].Vector.Prior(); !(p.Admission > roomShare*p.TTFT) {
+			with = append(with, rows[i])
+		}
+	}
+	if len(with) < seenRows {
+		return rows
+	}
+	return with
+}
+
+// waits is the term of the wait for room, which is a number of decode steps. It
+// is held to the analytic one, made longer as TPOT is. It is not fitted: where
+// rows were learned from there was room for most of them, and those that waited
+// tell it badly, for a wait hangs on how long others' answers turn out.
+func waits(f *physics.Fitted, rows []Seen) physics.Term {
+	t := physics.Term{Seconds: 1, Ramp: physics.Ramp{Column: feature.ColumnPriorAdmission}}
+	var longer []float64
+	if len(f.TPOT.Terms) > 0 {
+		for i := range rows {
+			v := &rows[i].Vector
+			if x := float64(f.Estimate(v).TPOT / v.Prior().TPOT); x > 0 {
+				longer = append(longer, x)
+			}
+		}
+	}
+	if len(longer) > 0 {
+		t.Seconds = quantile(longer, 0.5)
+	}
+	return t
 }
 
 // curve fits the terms of one latency, the first of which is the analytic prior.
@@ -114,7 +160,13 @@ func curve(f *physics.Fitted, rows []Seen, terms []physics.Term, kind int, of fu
 	// Where every row is explained by its load alone, something must be left
 	// of an idle engine.
 	always := func(j int) bool { return terms[j].Ramp.Column == physics.Constant || j == 0 }
-	if !(x[0] > 0 || len(x) > 1 && always(1) && x[1] > 0) {
+	idle := 0.0
+	for j := range terms {
+		if always(j) {
+			idle += x[j]
+		}
+	}
+	if !(idle > 0) {
 		x[0] = leastShare
 	}
 	var kept []physics.Term
@@ -183,10 +235,10 @@ func candidates(rows []Seen, kind int) []physics.Term {
 		}
 	}
 	if kind == ofTTFT {
-		add(open(feature.ColumnPriorTTFT), open(physics.Constant), open(feature.ColumnPriorTPOT))
+		add(open(feature.ColumnPriorPrefill), open(physics.Constant), open(feature.ColumnPriorTPOT))
 		add(ramps(rows, uncached, tokenKnots)...)
 		add(steps(rows, uncached, tokenKnots)...)
-		add(ramps(rows, feature.ColumnPriorTTFT, timeKnots)...)
+		add(ramps(rows, feature.ColumnPriorPrefill, timeKnots)...)
 		prompt := open(feature.ColumnPromptTokens)
 		terms = append(terms, physics.Term{Seconds: 1, Ramp: open(uncached), Times: &prompt}) // attention
 		add(ramps(rows, prefill, tokenKnots)...)
@@ -196,9 +248,9 @@ func candidates(rows []Seen, kind int) []physics.Term {
 		add(ramps(rows, inflight, countKnots)...)
 		add(ramps(rows, column("kv_used"), shareKnots)...)
 		add(open(column("running")), open(column("inflight_decoding")), open(column("inflight_context_tokens")))
-		times(feature.ColumnPriorTTFT, ramps(rows, waiting, countKnots))
-		times(feature.ColumnPriorTTFT, ramps(rows, column("running"), countKnots))
-		times(feature.ColumnPriorTTFT, ramps(rows, column("kv_used"), shareKnots))
+		times(feature.ColumnPriorPrefill, ramps(rows, waiting, countKnots))
+		times(feature.ColumnPriorPrefill, ramps(rows, column("running"), countKnots))
+		times(feature.ColumnPriorPrefill, ramps(rows, column("kv_used"), shareKnots))
 		return terms
 	}
 	add(open(feature.ColumnPriorTPOT), open(physics.Constant))
