@@ -167,6 +167,9 @@ func (r *router) tick(now time.Time) {
 				r.observeOverdue(&s.call.ticket, now)
 			}
 		}
+		for _, m := range r.mirrors {
+			longest = max(longest, float64(m.Longest(e.id, 0)))
+		}
 		step := 0.0
 		if e.streams.open() > 0 {
 			state := r.ledger.State(e.id, 0, now, e.scrapedAt)

@@ -86,6 +86,18 @@ func (m *Mirror) Computing(endpoint string, incarnation uint64, block uint64, de
 	return false
 }
 
+// Longest is the most tokens that a prompt has of those without a first token on
+// that incarnation; 0 when there are none.
+func (m *Mirror) Longest(endpoint string, incarnation uint64) (tokens int) {
+	at := life{endpoint, incarnation}
+	for _, known := range m.silent { // in no order, which is no matter to the greatest
+		if known.of == at {
+			tokens = max(tokens, known.entry.PromptTokens)
+		}
+	}
+	return tokens
+}
+
 // Settle ends the request of a number. It reports false when that is not held.
 func (m *Mirror) Settle(number uint64) bool {
 	known := m.held[number]
