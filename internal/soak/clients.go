@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/extproc/extproctest"
 )
 
 // crowd sends requests of all kinds.
 type crowd struct {
-	url  string
-	http *http.Client
+	url   string
+	http  *http.Client
+	proxy *extproctest.Proxy // that some of them are behind
 }
 
 // traffic is what clients did and were told in one round.
@@ -42,6 +44,9 @@ func (t *traffic) add(p traffic) {
 	t.told = append(t.told, p.told...)
 }
 
+// behindProxy is of how many clients one is behind a proxy.
+const behindProxy = 3
+
 // run lets clients ask one request after the other until ctx ends. Those under
 // way then are ended, but not cut off.
 func (c *crowd) run(ctx context.Context, clients int, seed uint64) (all traffic) {
@@ -50,8 +55,12 @@ func (c *crowd) run(ctx context.Context, clients int, seed uint64) (all traffic)
 	for i := range parts {
 		running.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			ask := c.once
+			if i%behindProxy == behindProxy-1 {
+				ask = c.proxied
+			}
 			for ctx.Err() == nil {
-				c.once(rng, &parts[i])
+				ask(rng, &parts[i])
 			}
 		})
 	}

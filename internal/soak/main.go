@@ -6,8 +6,9 @@
 // each; Postgres has its own, behind a wire that can be cut. Time goes in rounds.
 // In each, clients stream, leave, and send nonsense while endpoints slow down,
 // fail, hang, reset, restart, leave the file and come back, forecasts come late or
-// not at all, and in every second round the store is away. At the end of a round all
-// is made well, clients stop, and every number is looked at.
+// not at all, and in every second round the store is away. A third of the clients
+// are behind a proxy that asks the endpoint picker. At the end of a round all is
+// made well, clients stop, and every number is looked at.
 //
 //	go run ./internal/soak --out docs/results
 //	go run ./internal/soak --time 1m

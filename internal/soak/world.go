@@ -17,6 +17,8 @@ import (
 	"github.com/spillway-llm/spillway/internal/fleet/server"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router"
+	"github.com/spillway-llm/spillway/router/extproc"
+	"github.com/spillway-llm/spillway/router/extproc/extproctest"
 	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
@@ -103,7 +105,12 @@ func raise(ctx context.Context, o options, database string) (w *world, err error
 	}
 	undo = append(undo, stop)
 	w.admin = &http.Client{Transport: &http.Transport{}}
-	w.crowd = &crowd{"http://" + w.at.Listen.String(), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.clients}}}
+	proxy, err := extproctest.Dial(w.at.Picker.String(), nil)
+	if err != nil {
+		return w, err
+	}
+	undo = append(undo, proxy.Close)
+	w.crowd = &crowd{"http://" + w.at.Listen.String(), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.clients}}, proxy}
 	undo = append(undo, func() error { w.hangUp(); return nil })
 	return w, nil
 }
@@ -123,10 +130,11 @@ func started(ctx context.Context, run func(context.Context) error) (end func() e
 func (w *world) startRouter(ctx context.Context, profile physics.Profile) (end func() error, err error) {
 	ready := make(chan router.Serving, 1)
 	c := router.Config{
-		Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", DrainTimeout: 10 * time.Second,
+		Listen: "127.0.0.1:0", Picker: "127.0.0.1:0", Admin: "127.0.0.1:0", DrainTimeout: 10 * time.Second,
 		Pool:       pool.Config{File: w.file, Interval: 100 * time.Millisecond, Timeout: time.Second, MaxBackoff: 300 * time.Millisecond, TrafficHold: 300 * time.Millisecond},
 		Route:      route.Defaults(),
 		Gateway:    gateway.Defaults(),
+		ExtProc:    extproc.Defaults(),
 		Forecaster: moody{}, Recorder: w.rows,
 		Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		Ready: func(at router.Serving) { ready <- at },
@@ -134,6 +142,8 @@ func (w *world) startRouter(ctx context.Context, profile physics.Profile) (end f
 	c.Route.Name, c.Route.DefaultProfile = "soak", profile
 	c.Route.ForecastDeadline, c.Route.Limits.ReturnHold = 20*time.Millisecond, 500*time.Millisecond
 	c.Gateway.Timeouts.FirstByte, c.Gateway.Timeouts.Answer, c.Gateway.Timeouts.Idle = 2*time.Second, 4*time.Second, 2*time.Second
+	c.ExtProc.TLS.Mode = extproc.TLSOff
+	c.ExtProc.Timeouts.FirstByte, c.ExtProc.Timeouts.Answer, c.ExtProc.Timeouts.Idle = 2*time.Second, 4*time.Second, 2*time.Second
 	failed := make(chan error, 1)
 	stop := started(ctx, func(ctx context.Context) error {
 		err := router.Run(ctx, c)
