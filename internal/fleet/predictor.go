@@ -149,13 +149,23 @@ func (r *router) heard(now time.Time, a Answer) {
 	r.note(r.guard.Answered(now, correction.Answer{Bundle: a.Bundle, Validated: epoch.Add(a.Validated), MaxAge: a.MaxAge}))
 }
 
-// settled tells the guard what came of a forecast.
-func (r *router) settled(t *ticket, a answer, now time.Time) {
-	if r.predictor == nil {
+// settled tells the guard what came of a forecast so far: TTFT with the first
+// token, TPOT at the end, over a number of tokens.
+func (r *router) settled(t *ticket, now time.Time, ttft, tpot feature.Seconds, tokens int) {
+	if r.predictor == nil || !t.plain.Known() {
 		return
 	}
-	s := correction.Settled{Endpoint: t.target.id, DispatchedAt: t.decided, Forecast: t.forecast, TTFT: a.ttft, TPOT: a.tpot}
+	s := correction.Settled{Endpoint: t.target.id, DispatchedAt: t.decided, Forecast: t.forecast,
+		TTFT: ttft, TPOT: tpot, OutputTokens: float64(tokens), Overdue: t.late}
 	r.note(r.guard.Settled(now, t.bundle, &s))
+}
+
+// observeLate tells the guard, once, of a request that is too late for its forecast.
+func (r *router) observeLate(t *ticket, now time.Time) {
+	if r.predictor != nil && !t.late && correction.Refuted(&t.forecast, feature.SecondsOf(now.Sub(t.decided))) {
+		t.late = true
+		r.note(r.guard.Overdue(now, t.bundle))
+	}
 }
 
 // note tells whoever wants to know of a change.

@@ -34,6 +34,7 @@ type ticket struct {
 	mark     correction.Mark  // how far the stream was at the last tick
 	decided  time.Time
 	overdue  bool     // the p90 has been told that it missed
+	late     bool     // and the guard that it is late
 	chosen   int      // forks: what was decided
 	chain    []uint64 // of the prompt
 	believed belief
@@ -88,6 +89,7 @@ func (r *router) firstToken(s *stream, at time.Duration) {
 	r.changed(t.target)
 	t.target.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
+	r.settled(t, now, feature.SecondsOf(now.Sub(t.decided)), feature.Seconds(feature.Unknown), 0)
 	if r.tell != nil {
 		s.shared = 1
 		r.tell(word{kind: wordGenerated, number: t.number, endpoint: t.target.number, tokens: 1})
@@ -141,8 +143,8 @@ func (r *router) end(t *ticket, a answer, now time.Time) {
 	if t.plain.Known() {
 		t.target.offset.Observe(t.plain, a.ttft, a.tpot)
 		r.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.forecast, Load: t.load, Overdue: t.overdue}, a.ttft, a.tpot)
-		r.settled(t, a, now)
 	}
+	r.settled(t, now, feature.Seconds(feature.Unknown), a.tpot, a.outputTokens)
 	r.test(t, float64(a.cachedTokens))
 }
 
@@ -165,6 +167,7 @@ func (r *router) tick(now time.Time) {
 			default:
 				longest = max(longest, s.call.ticket.prompt)
 				r.observeOverdue(&s.call.ticket, now)
+				r.observeLate(&s.call.ticket, now)
 			}
 		}
 		for _, m := range r.mirrors {

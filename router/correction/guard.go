@@ -57,13 +57,24 @@ func (g *Guard) Failed(now time.Time, result Result, why string) (Change, bool) 
 	return g.machine.Failed(now, result, why)
 }
 
-// Settled tells g of an outcome that a bundle forecast. What an earlier one said
-// is nothing against the present one.
+// Settled tells g of an outcome that a bundle forecast, or of as much as is known
+// of it by now: TTFT when the first token has come, TPOT at the end. What an earlier
+// bundle said is nothing against the present one.
 func (g *Guard) Settled(now time.Time, bundle int64, s *Settled) (Change, bool) {
 	if bundle != g.bundle {
 		return Change{}, false
 	}
 	g.judge.Observe(s)
+	return g.machine.Judged(now, g.judge.Fault())
+}
+
+// Overdue tells g of a request that still waits for its first token and is Refuted,
+// once; its outcome is then Settled with Overdue set.
+func (g *Guard) Overdue(now time.Time, bundle int64) (Change, bool) {
+	if bundle != g.bundle {
+		return Change{}, false
+	}
+	g.judge.Overdue()
 	return g.machine.Judged(now, g.judge.Fault())
 }
 

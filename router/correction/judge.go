@@ -12,7 +12,9 @@ const (
 	judgedOutcomes = 200             // the last ones are looked at
 	judgedLeast    = 50              // under so many nothing is judged
 	wrongRatio     = 1.5             // more than half of them further than this from their p50, as a factor
-	wrongCoverage  = 0.75            // fewer than this share at or below their p90
+	wrongCoverage  = 0.75            // fewer than this share at or about below their p90
+	wrongMargin    = 1.2             // further above their p90 than this, as a factor; see Judge
+	judgedTokens   = 32              // an answer of fewer says nothing of TPOT: one step with a prefill in it may be half of it
 	pairWindow     = 5 * time.Second // two outcomes dispatched within it saw about the same fleet
 	pairRatio      = 1.05            // forecasts closer than this, as a factor, order nothing
 	pairsWaiting   = 8               // outcomes that still look for a second one
@@ -26,20 +28,42 @@ type Settled struct {
 	Forecast     feature.Forecast // corrected: as the decision was made with it
 	TTFT         feature.Seconds  // measured; unknown values are skipped
 	TPOT         feature.Seconds
+	OutputTokens float64 // behind TPOT
+	Overdue      bool    // Overdue was told of it
 }
 
 // A Judge says from the last 200 outcomes of one LLM whether its forecasts are
-// wrong: half of them off by more than 1.5 times, fewer than 75 % at or below
-// their p90, or pairs of endpoints put in the wrong order more often than a
-// coin would, with 99 % confidence. From 50 outcomes on the first two rules hold
-// with 99 % confidence too. TTFT and TPOT are judged apart. The zero value has
-// seen nothing. It never allocates.
+// wrong: half of them off by more than 1.5 times, fewer than 75 % below their p90,
+// or pairs of endpoints put in the wrong order more often than a coin would, with
+// 99 % confidence. From 50 outcomes on the first two rules hold with 99 %
+// confidence too. TTFT and TPOT are judged apart. The zero value has seen nothing.
+// It never allocates.
+//
+// Outcomes that end together were slowed together. Where forecasts are so good
+// that their p90 is 5 % above their p50, the tide of the load carries a quarter of
+// 200 outcomes just above it now and then; only those a fifth above count as
+// missed. And a TTFT need not have come to be known to be late: see Overdue.
 type Judge struct{ ttft, tpot trial }
 
 // Observe takes in one outcome.
 func (j *Judge) Observe(s *Settled) {
-	j.ttft.observe(s, s.Forecast.TTFT, s.TTFT)
-	j.tpot.observe(s, s.Forecast.TPOT, s.TPOT)
+	j.ttft.observe(s, s.Forecast.TTFT, s.TTFT, !s.Overdue)
+	if s.OutputTokens >= judgedTokens {
+		j.tpot.observe(s, s.Forecast.TPOT, s.TPOT, true)
+	}
+}
+
+// Overdue takes in a request that still waits for its first token and is Refuted, once.
+// What comes of it is to be observed with Overdue set.
+func (j *Judge) Overdue() {
+	j.ttft.far.add(true)
+	j.ttft.missed.add(true)
+}
+
+// Refuted reports whether a request that has waited that long for its first token has
+// refuted its forecast, whatever comes of it.
+func Refuted(f *feature.Forecast, waited feature.Seconds) bool {
+	return f.Known() && waited > max(wrongRatio*f.TTFT.P50, wrongMargin*f.TTFT.P90)
 }
 
 // Fault says what is wrong, in one of a few fixed sentences; empty when
@@ -80,13 +104,17 @@ type half struct {
 	forecast, actual float64 // logarithms
 }
 
-func (t *trial) observe(s *Settled, q feature.Quantiles, actual feature.Seconds) {
+// observe takes in an outcome; whether it was far off counts unless that was known
+// before.
+func (t *trial) observe(s *Settled, q feature.Quantiles, actual feature.Seconds, counts bool) {
 	miss := logRatio(actual, q.P50)
 	if math.IsNaN(miss) {
 		return
 	}
-	t.far.add(math.Abs(miss) > math.Log(wrongRatio))
-	t.missed.add(actual > q.P90)
+	if counts {
+		t.far.add(math.Abs(miss) > math.Log(wrongRatio))
+		t.missed.add(actual > wrongMargin*q.P90)
+	}
 	t.pair(half{s.Endpoint, s.DispatchedAt, math.Log(float64(q.P50)), math.Log(float64(actual))})
 }
 

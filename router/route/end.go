@@ -47,7 +47,11 @@ func (t *Ticket) close(e *End, now time.Time) {
 	delete(t.router.open, t)
 	if e.Status == feature.OK {
 		t.learn(e)
-		t.judge(e, now)
+		ttft := e.TTFT
+		if t.first { // it was judged when it came
+			ttft = feature.Seconds(feature.Unknown)
+		}
+		t.judge(now, ttft, e.TPOT, e.OutputTokens)
 		t.checkBelief(e)
 	}
 	t.chain = nil
@@ -85,17 +89,23 @@ func (t *Ticket) learn(e *End) {
 	}
 }
 
-// judge holds what was forecast against what was measured.
-func (t *Ticket) judge(e *End, now time.Time) {
+// judge holds what was forecast against what was measured so far: TPOT is over a
+// number of tokens.
+func (t *Ticket) judge(now time.Time, ttft, tpot feature.Seconds, tokens float64) {
 	if !t.plain.Known() {
 		return
 	}
-	at := t.sentAt
-	if at.IsZero() {
-		at = t.decidedAt
-	}
-	s := correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: at, Forecast: t.corrected, TTFT: e.TTFT, TPOT: e.TPOT}
+	s := correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: t.dispatched(), Forecast: t.corrected,
+		TTFT: ttft, TPOT: tpot, OutputTokens: tokens, Overdue: t.late}
 	t.router.note(t.llm, nil)(t.llm.guard.Settled(now, t.bundle, &s))
+}
+
+// dispatched is when the request was handed to the endpoint, or else decided.
+func (t *Ticket) dispatched() time.Time {
+	if t.sentAt.IsZero() {
+		return t.decidedAt
+	}
+	return t.sentAt
 }
 
 // outcome makes the row.

@@ -159,14 +159,22 @@ func (e *endpoint) fullChunk() float64 {
 	return float64(e.profile.Coefficients.Work(longest, budget))
 }
 
-// observeOverdue counts those whose first token is later than their p90, once
-// each and before it comes: an endpoint that hangs gives no outcomes to learn
-// from.
-func (e *endpoint) observeOverdue(now time.Time) {
+// observeOverdue counts those whose first token is later than their p90, and those
+// so late that their forecast is refuted, once each and before it comes: an endpoint
+// that hangs gives no outcomes to learn from.
+func (r *Router) observeOverdue(e *endpoint, now time.Time) {
 	for t := range e.silent { // in no order, which is no matter: all count alike
-		if !t.overdue && t.query.Streaming && t.plain.Known() && feature.SecondsOf(now.Sub(t.decidedAt)) > t.corrected.TTFT.P90 {
+		if !t.query.Streaming || !t.plain.Known() {
+			continue
+		}
+		waited := feature.SecondsOf(now.Sub(t.decidedAt))
+		if !t.overdue && waited > t.corrected.TTFT.P90 {
 			t.overdue = true
 			t.llm.coverage.Overdue(t.load)
+		}
+		if !t.late && correction.Refuted(&t.corrected, waited) {
+			t.late = true
+			r.note(t.llm, nil)(t.llm.guard.Overdue(now, t.bundle))
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (r *Router) tick(now time.Time) {
 	r.sync()
 	for _, e := range r.present {
 		r.observeSpeed(now, e)
-		e.observeOverdue(now)
+		r.observeOverdue(e, now)
 		for _, name := range e.state.LLMs {
 			r.listed(name, now)
 		}

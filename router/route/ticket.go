@@ -40,6 +40,7 @@ type Ticket struct {
 	believed  belief
 	reported  bool      // the pool knows that it failed here
 	overdue   bool      // the p90 has been told that it missed
+	late      bool      // and the judge that it is late
 	sentAt    time.Time // zero before it was handed over
 
 	first   bool
@@ -122,6 +123,9 @@ func (t *Ticket) FirstToken(now time.Time) {
 	delete(t.endpoint.silent, t)
 	t.endpoint.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
+	if t.query.Streaming {
+		t.judge(now, feature.SecondsOf(now.Sub(t.dispatched())), feature.Seconds(feature.Unknown), 0)
+	}
 }
 
 // Tokens says that n more generated tokens arrived, each in an event of its
