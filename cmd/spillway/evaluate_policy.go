@@ -1,0 +1,256 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/evaluate/offpolicy"
+	"github.com/spillway-llm/spillway/internal/evaluate/report"
+	"github.com/spillway-llm/spillway/internal/export"
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/predictor"
+	"github.com/spillway-llm/spillway/router/policy"
+)
+
+// judgingPolicy is what "spillway evaluate policy" was asked for.
+type judgingPolicy struct {
+	rows     wholeRows
+	options  offpolicy.Options
+	quantity string
+	longest  time.Duration
+	slo      [2]time.Duration // TTFT and TPOT
+	set      []string
+	penalty  time.Duration
+	explores float64
+	bundle   int64
+	madeFor  string // the LLM of the bundle; empty: any
+	seed     uint64
+}
+
+func evaluatePolicyCommand() *cobra.Command {
+	var j judgingPolicy
+	var page string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "What another policy, threshold or bundle would have done with the logged requests",
+		Long: `Decide logged requests again under another policy, other settings or another
+bundle, with the router's own code and the state that was logged, and estimate from
+the probabilities of both what latency or SLO attainment would have come: direct
+method, IPS, SNIPS, doubly robust and switch-DR, with intervals and with how far the
+log can tell. The log must hold all candidates of a decision: in the store, or
+exported with --candidates. Only what the log's policy left to chance (exploration,
+canary, random policies) tells more than forecasts do.
+
+The estimates are first-order: they see the one request, not what it does to
+others. docs/evaluation.md says what each can and can't see.`,
+		Example: `  DATABASE_URL=postgres://... spillway evaluate policy --window 24h --policy token-load
+  spillway evaluate policy --rows rows.parquet --max-ttft-penalty 5s --report out.html
+  spillway evaluate policy --rows rows.parquet --policy predicted --bundle 0 --reward e2e --priced
+  spillway evaluate policy --rows rows.parquet --set exploration=0 --set eviction_weight=0 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := j.check(cmd); err != nil {
+				return err
+			}
+			file, err := draftOf(page) // before minutes of judging
+			if err != nil {
+				return fmt.Errorf("--report: %w", err)
+			}
+			r, err := j.judge(cmd)
+			if err == nil && file != nil {
+				if err = report.WritePolicyPage(file, &r, commandLine()); err != nil {
+					err = fmt.Errorf("--report %s: %w", page, err)
+				}
+			}
+			if err = file.end(err); err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+					Command string           `json:"command"`
+					Report  offpolicy.Report `json:"report"`
+				}{commandLine(), r})
+			}
+			return report.WritePolicyTable(cmd.OutOrStdout(), &r)
+		},
+	}
+	j.rows.register(cmd)
+	f := cmd.Flags()
+	t := &j.options.Target
+	f.StringVar(&t.Policy, "policy", "", "policy to judge: "+strings.Join(policy.Names(), ", ")+" (default: the one that was configured, with what else is changed)")
+	f.StringVar(&t.Fallback, "fallback", "", "matched configuration that decides where forecasts may not (default: as logged)")
+	f.DurationVar(&j.penalty, "max-ttft-penalty", 0, "valve of the matched configurations (default: as logged)")
+	f.Float64Var(&j.explores, "exploration", 0, "probability of exploring (default: as logged)")
+	f.StringArrayVar(&j.set, "set", nil, "another value of a key of router.settings, such as predicted_ttft_penalty=2; may be given again")
+	f.Int64Var(&j.bundle, "bundle", 0, "forecast anew with this version from the store at DATABASE_URL; 0: with the analytic prior alone (default: forecasts as logged)")
+	f.StringVar(&j.quantity, "reward", "ttft", "what requests are judged by: ttft, tpot, e2e (latencies: less is better), or slo (whether they met their objectives)")
+	f.BoolVar(&j.options.Priced, "priced", false, "add what the cost of predicted says a request takes from others; with ttft or e2e")
+	f.DurationVar(&j.longest, "longest", 0, "what a latency counts at most, and what a request counts that got no answer (default: 60s of ttft, 1s of tpot, 10m of e2e)")
+	f.DurationVar(&j.slo[0], "slo-ttft", 0, "objective of requests that gave none, with --reward slo")
+	f.DurationVar(&j.slo[1], "slo-tpot", 0, "objective of requests that gave none, with --reward slo")
+	f.Uint64Var(&j.seed, "seed", 1, "seed of the bootstrap")
+	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
+	f.StringVar(&page, "report", "", "write a page with plots to this file")
+	return cmd
+}
+
+// check finds mistakes in the flags alone, and settles the options.
+func (j *judgingPolicy) check(cmd *cobra.Command) error {
+	o := &j.options
+	o.Quantity = offpolicy.Quantity(j.quantity)
+	given := cmd.Flags().Changed
+	if err := offpolicy.CheckQuantity(o.Quantity); err != nil {
+		return fmt.Errorf("--reward: %w", err)
+	}
+	if o.Target.Policy != "" {
+		if err := policy.Check(o.Target.Policy); err != nil {
+			return fmt.Errorf("--policy: %w", err)
+		}
+	}
+	if o.Target.Fallback != "" {
+		if err := policy.CheckFallback(o.Target.Fallback); err != nil {
+			return fmt.Errorf("--fallback: %w", err)
+		}
+	}
+	for _, x := range []struct {
+		flag string
+		took time.Duration
+	}{{"longest", j.longest}, {"slo-ttft", j.slo[0]}, {"slo-tpot", j.slo[1]}} {
+		if given(x.flag) && x.took <= 0 {
+			return fmt.Errorf("--%s: %v must be above 0", x.flag, x.took)
+		}
+	}
+	switch slo := o.Quantity == offpolicy.Attained; {
+	case slo && given("longest"):
+		return errors.New("--longest is of latencies, and --reward slo judges whether objectives were met")
+	case !slo && (given("slo-ttft") || given("slo-tpot")):
+		return errors.New("--slo-ttft and --slo-tpot want --reward slo")
+	case o.Priced && o.Quantity != offpolicy.TTFT && o.Quantity != offpolicy.E2E:
+		return fmt.Errorf("--priced: what a request takes from others is in seconds of ttft or e2e, not of %s", o.Quantity)
+	case j.bundle < 0:
+		return fmt.Errorf("--bundle: %d is no version", j.bundle)
+	}
+	if given("max-ttft-penalty") {
+		j.set = append(j.set, fmt.Sprintf("max_ttft_penalty=%v", j.penalty.Seconds()))
+	}
+	if given("exploration") {
+		j.set = append(j.set, fmt.Sprintf("exploration=%v", j.explores))
+	}
+	o.Longest, o.SLOTTFT, o.SLOTPOT = feature.SecondsOf(j.longest), feature.SecondsOf(j.slo[0]), feature.SecondsOf(j.slo[1])
+	if err := j.rows.check(); err != nil {
+		return err
+	}
+	return j.settings()
+}
+
+// settings turns what was set into a change.
+func (j *judgingPolicy) settings() error {
+	type change struct {
+		key  string
+		text []byte // JSON that sets it
+	}
+	var all []change
+	keys := settingKeys()
+	for _, s := range j.set {
+		key, value, _ := strings.Cut(s, "=")
+		if !slices.Contains(keys, key) {
+			return fmt.Errorf("--set %s: no key %q in router.settings: want KEY=NUMBER of %s", s, key, strings.Join(keys, ", "))
+		}
+		var v float64
+		if err := json.Unmarshal([]byte(value), &v); err != nil {
+			return fmt.Errorf("--set %s: %q is no number", s, value)
+		}
+		share := key == "exploration" || key == "sticky_share"
+		if !(v >= 0) || math.IsInf(v, 0) || share && v > 1 || key == "sticky_share" && v == 0 || key == "default_peak_prefill_throughput" && v == 0 {
+			return fmt.Errorf("--set %s: %s can't be %v", s, key, v)
+		}
+		all = append(all, change{key, fmt.Appendf(nil, "{%q: %s}", key, value)})
+	}
+	if len(all) > 0 {
+		j.options.Target.Change = func(s *policy.Settings) {
+			for _, c := range all {
+				_ = json.Unmarshal(c.text, s) // tried above
+			}
+		}
+	}
+	return nil
+}
+
+// settingKeys are the keys of router.settings.
+func settingKeys() (keys []string) {
+	text, err := json.Marshal(policy.Defaults())
+	if err != nil {
+		panic(err) // numbers alone
+	}
+	var all map[string]float64
+	if err := json.Unmarshal(text, &all); err != nil {
+		panic(err)
+	}
+	for key := range all {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// judge reads the rows and estimates.
+func (j *judgingPolicy) judge(cmd *cobra.Command) (offpolicy.Report, error) {
+	if cmd.Flags().Changed("bundle") {
+		if err := j.forecaster(cmd); err != nil {
+			return offpolicy.Report{}, fmt.Errorf("--bundle %d: %w", j.bundle, err)
+		}
+	}
+	e, err := offpolicy.NewEvaluation(j.options)
+	if err != nil {
+		return offpolicy.Report{}, err
+	}
+	err = j.rows.each(cmd, func(r *export.Row) error {
+		if j.madeFor != "" && r.Decision.LLM != j.madeFor {
+			return fmt.Errorf("--bundle %d is of %s, and the decisions are of %s", j.bundle, j.madeFor, r.Decision.LLM)
+		}
+		return e.Add(&r.Decision, &r.Outcome)
+	})
+	if err != nil {
+		return offpolicy.Report{}, err
+	}
+	if j.rows.seen == 0 {
+		return offpolicy.Report{}, j.rows.none()
+	}
+	return e.Report(j.seed)
+}
+
+// forecaster readies the bundle that is asked for.
+func (j *judgingPolicy) forecaster(cmd *cobra.Command) error {
+	if j.bundle == 0 {
+		j.options.Target.Forecaster = offpolicy.Prior{}
+		return nil
+	}
+	store, err := askStore(cmd)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	stored, err := store.Bundle(cmd.Context(), j.bundle)
+	if err != nil {
+		return err
+	}
+	b, err := bundle.Decode(stored.Bytes)
+	if err != nil {
+		return err
+	}
+	e, err := b.EvaluatorWith(predictor.ReadLeaves)
+	if err != nil {
+		return err
+	}
+	j.options.Target.Forecaster, j.madeFor = e, b.LLM
+	return nil
+}
