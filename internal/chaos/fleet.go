@@ -1,22 +1,27 @@
 package main
 
 import (
+	"slices"
 	"time"
 )
 
 // killEngine kills an engine that streams, and starts it again.
 func (w *world) killEngine(p *phase) error {
-	victim := w.engines[2]
-	p.victim = victim.id()
+	var victim *engine
 	restarts, err := w.routers[0].counter(w.ctx, restartsMetric)
 	if err != nil {
 		return err
 	}
 	if err := w.until("an engine that streams through both doors", 20*time.Second, func() (bool, error) {
-		return w.crowd.streaming(p.victim), nil
+		i := slices.IndexFunc(w.engines[:engines], func(e *engine) bool { return w.crowd.streaming(e.id()) })
+		if i >= 0 {
+			victim = w.engines[i]
+		}
+		return i >= 0, nil
 	}); err != nil {
 		return err
 	}
+	p.victim = victim.id()
 	p.mark("failed", victim.process.Kill)
 	if err := w.pause(3 * time.Second); err != nil {
 		return err
