@@ -118,13 +118,17 @@ func (i *importing) bundle() (*bundle.Bundle, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
-		// Import would name the head alone.
+		// Import reads no further than the header.
 		if _, err := forest.Parse(text); err != nil && !errors.Is(err, forest.ErrUnsupported) {
 			return nil, fmt.Errorf("--%s: %s: %w", flag, file, err)
 		}
 		f.Forests[t] = text
 	}
-	return bundle.Import(f, predictor.ReadLeaves)
+	b, err := bundle.Import(f, predictor.ReadLeaves)
+	if head := (*bundle.HeadError)(nil); errors.As(err, &head) {
+		return nil, fmt.Errorf("--%s: %s: %w", flagOf(head.Target), i.files[head.Target], head.Err)
+	}
+	return b, err
 }
 
 // readForest reads a file that is not larger than a forest may be.

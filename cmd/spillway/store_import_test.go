@@ -126,7 +126,7 @@ func TestStoreImportBundle(t *testing.T) {
 	}
 	for _, m := range []mistake{
 		{name: "a trainer at work", args: args, says: []string{"a trainer is refitting"}},
-		{name: "another column", args: append(args, "--ttft-p50", renamed), says: []string{"ttft_p50", `"kv_cache"`, "want kv_used"}},
+		{name: "another column", args: append(args, "--ttft-p50", renamed), says: []string{"--ttft-p50", "renamed.txt", `"kv_cache"`, "want kv_used"}},
 		{name: "no file", args: append(args, "--tpot-p90", filepath.Join(dir, "none")), says: []string{"--tpot-p90", "none"}},
 		{name: "no forest", args: append(args, "--tpot-p50", write(t, "junk.txt", "junk")), says: []string{"--tpot-p50", "junk.txt", "not a LightGBM text"}},
 		{name: "a file missing", args: args[:len(args)-2], says: []string{"--tpot-p90", "name the file"}},

@@ -22,6 +22,16 @@ type Foreign struct {
 	At      time.Time // now
 }
 
+// HeadError is what keeps the forest of one head from being imported.
+type HeadError struct {
+	Target Target
+	Err    error
+}
+
+func (e *HeadError) Error() string { return fmt.Sprintf("forest %s: %v", e.Target, e.Err) }
+
+func (e *HeadError) Unwrap() error { return e.Err }
+
 // rawObjectives are LightGBM's objectives that predict what the trees sum up
 // to.
 var rawObjectives = []string{"", "regression", "regression_l1", "huber", "fair", "quantile", "mape", "custom", "none"}
@@ -29,7 +39,7 @@ var rawObjectives = []string{"", "regression", "regression_l1", "huber", "fair",
 // Import makes a bundle of forests that were fitted elsewhere, with others for
 // those that package forest does not evaluate. Its known answers are those to
 // vectors spread over the ranges the forests were trained in. Nobody has
-// judged it.
+// judged it. A *HeadError says which forest is none to import.
 func Import(f Foreign, others Reader) (*Bundle, error) {
 	if !(f.Clip > 0 && f.Clip <= MaxClip) {
 		return nil, fmt.Errorf("clip of imported forests is %v, want above 0 and up to %v", f.Clip, MaxClip)
@@ -40,7 +50,7 @@ func Import(f Foreign, others Reader) (*Bundle, error) {
 	}
 	for t, text := range f.Forests {
 		if err := b.importHead(Target(t), text, f.Clip); err != nil {
-			return nil, fmt.Errorf("forest %s: %w", Target(t), err)
+			return nil, &HeadError{Target(t), err}
 		}
 	}
 	for _, j := range []int{feature.ColumnPriorTTFT, feature.ColumnPriorTPOT} {
