@@ -112,7 +112,8 @@ func (c *Coverage) TPOT(load float64) float64 { return c.tpot.at(load) }
 
 // recent is the last outcomes, and what nine in ten of them are below.
 type recent struct {
-	kept    [coverageMemory]float32
+	kept    [coverageMemory]float32 // as they came
+	sorted  [coverageMemory]float32 // the same, ascending
 	n, next int
 	level   float64 // what is aimed at beyond coverageGoal
 	goal    float64
@@ -130,6 +131,7 @@ func (r *recent) add(o outcome) {
 			}
 		}
 	}
+	r.sort(r.kept[place], float32(o.above), place == r.n)
 	r.kept[place] = float32(o.above)
 	if place == r.next {
 		r.next = (r.next + 1) % coverageMemory
@@ -145,8 +147,23 @@ func (r *recent) add(o outcome) {
 	if r.n < coverageLeast {
 		return
 	}
-	sorted := r.kept
-	slices.Sort(sorted[:r.n])
 	at := min(r.n, int(math.Ceil((coverageGoal+r.level)*float64(r.n+1)))) - 1
-	r.goal = min(coverageMost, max(-coverageMost, float64(sorted[at])+coverageSlack))
+	r.goal = min(coverageMost, max(-coverageMost, float64(r.sorted[at])+coverageSlack))
+}
+
+// sort puts an outcome into sorted, in place of an old one unless it is one
+// more. None is NaN.
+func (r *recent) sort(old, now float32, more bool) {
+	from := r.n // where there is a gap
+	if !more {
+		from, _ = slices.BinarySearch(r.sorted[:r.n], old)
+	}
+	to, _ := slices.BinarySearch(r.sorted[:r.n], now)
+	if to > from {
+		to-- // the gap closes below it
+		copy(r.sorted[from:to], r.sorted[from+1:to+1])
+	} else {
+		copy(r.sorted[to+1:from+1], r.sorted[to:from])
+	}
+	r.sorted[to] = now
 }
