@@ -24,9 +24,9 @@ const hotWindow = time.Minute
 
 // sightGood is for how long what was seen of an endpoint is as good as new
 // while nothing happens to it. Every decision looks at all endpoints twice, and
-// few of them change between two looks. Two milliseconds are below what any
+// few of them change between two looks. Five milliseconds are below what any
 // latency is known to, and far below the age of scraped numbers.
-const sightGood = 2 * time.Millisecond
+const sightGood = 5 * time.Millisecond
 
 // look is what is known of e at now, or was since nothing has happened to it
 // and a moment before. Called under router.mu.
