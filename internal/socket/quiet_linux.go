@@ -10,6 +10,11 @@ import (
 )
 
 func quiet(conn net.Conn) net.Conn {
+	if unix, ok := conn.(*net.UnixConn); ok {
+		if c, err := newLocal(unix); err == nil { // else, such as for too many open files, it is not altogether quiet
+			return c
+		}
+	}
 	under, ok := conn.(syscall.Conn)
 	if !ok {
 		return conn

@@ -81,7 +81,7 @@ func TestDeadlinesEndReadAndWrite(t *testing.T) {
 		if n, err := client.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Read: %d, %v", n, err)
 		}
-		all := make([]byte, 64<<20)
+		all := make([]byte, 16<<20)
 		if n, err := client.Write(all); n == len(all) || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Write: %d, %v", n, err)
 		}
@@ -120,6 +120,76 @@ func TestReadAndWriteAllocateNothing(t *testing.T) {
 			}
 		}); n > 0 {
 			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+// What is read at once with the end behind it is not waited for again.
+func TestEndComesAfterTheRest(t *testing.T) {
+	both(t, func(t *testing.T, client, server net.Conn) {
+		if _, err := client.Write([]byte("rest")); err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+		b := make([]byte, 100)
+		if n, err := server.Read(b); string(b[:n]) != "rest" || err != nil {
+			t.Fatalf("Read: %q, %v", b[:n], err)
+		}
+		for range 2 {
+			if n, err := server.Read(b); n != 0 || err != io.EOF {
+				t.Fatalf("Read: %q, %v", b[:n], err)
+			}
+		}
+	})
+}
+
+func TestCloseEndsWrite(t *testing.T) {
+	both(t, func(t *testing.T, client, server net.Conn) {
+		ended := make(chan error)
+		go func() {
+			_, err := server.Write(make([]byte, 16<<20))
+			ended <- err
+		}()
+		if _, err := client.Read(make([]byte, 1)); err != nil { // it has begun
+			t.Fatal(err)
+		}
+		server.Close()
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Write: %v", err)
+		}
+	})
+}
+
+// Calls and answers of all sizes follow each other, several at a time, and none
+// is missed.
+func TestCallsAndAnswers(t *testing.T) {
+	both(t, func(t *testing.T, client, server net.Conn) {
+		const calls = 2000
+		go func() {
+			b := make([]byte, 3000)
+			for {
+				n, err := server.Read(b)
+				if err != nil {
+					return
+				}
+				if _, err := server.Write(b[:n]); err != nil {
+					return
+				}
+			}
+		}()
+		go func() {
+			for i := range calls {
+				if _, err := client.Write(bytes.Repeat([]byte{byte(i)}, 1+i%1000)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+		for i := range calls {
+			b := make([]byte, 1+i%1000)
+			if _, err := io.ReadFull(client, b); err != nil || b[0] != byte(i) || b[len(b)-1] != byte(i) {
+				t.Fatalf("call %d came back as %v, %v", i, b[:1], err)
+			}
 		}
 	})
 }
