@@ -31,6 +31,33 @@ func (r *router) learn(now time.Time) {
 	r.late = slices.Delete(r.late, 0, n)
 }
 
+// follows is how many tokens of an answer may follow what the index knows of a
+// prompt at an endpoint.
+func (r *router) follows(slot int, q *query, blocks int) float64 {
+	if blocks == 0 {
+		return 0
+	}
+	return r.turns.After(slot, q.chain[blocks-1], float64(q.promptTokens)-float64(blocks)*r.block)
+}
+
+// held is how many tokens of a prompt an endpoint is believed to have.
+func (r *router) held(slot int, q *query, blocks int) float64 {
+	known := float64(blocks) * r.block
+	return min(float64(q.promptTokens), known+math.Floor(r.turns.Share()*r.follows(slot, q, blocks)))
+}
+
+// answered notes what an endpoint has of an answer, and what it had of the one
+// before it. A prompt all of whose blocks were known is one that others may have
+// asked, and will go on from in another way.
+func (r *router) answered(t *ticket, a answer) {
+	if t.follows > 0 && t.believed.blocks > 0 && float64(a.cachedTokens) >= t.believed.tokens {
+		r.turns.Found(t.follows, float64(a.cachedTokens)-t.believed.tokens)
+	}
+	if n := len(t.chain); n > t.known {
+		r.turns.Ended(t.target.slot, t.chain[n-1], t.prompt+float64(a.outputTokens)-float64(n)*r.block)
+	}
+}
+
 // belief is what the index said that an endpoint holds of a prompt.
 type belief struct {
 	blocks int     // 0: nothing, or nothing that can be put to the test
@@ -44,7 +71,7 @@ const leastLost = 256
 // believe is what the index says about the endpoint, to be compared with what
 // the engine reports. While another request may still be computing the same
 // prefix there, a miss would prove nothing.
-func (r *router) believe(t *target, chain []uint64, tokens float64) belief {
+func (r *router) believe(t *target, chain []uint64) belief {
 	if len(chain) == 0 || r.config.KeepBeliefs {
 		return belief{}
 	}
@@ -67,7 +94,7 @@ func (r *router) believe(t *target, chain []uint64, tokens float64) belief {
 			return belief{}
 		}
 	}
-	return belief{blocks, tokens}
+	return belief{blocks, float64(blocks) * r.block}
 }
 
 // test takes the engine's word for what it had cached of a prompt: where that

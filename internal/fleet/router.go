@@ -141,6 +141,7 @@ type router struct {
 
 	ledger    *ledger.Ledger
 	index     *prefix.Index
+	turns     prefix.Answers
 	targets   []*target // ordered by id
 	output    correction.Output
 	demand    correction.Demand

@@ -38,6 +38,8 @@ type ticket struct {
 	chosen   int      // forks: what was decided
 	chain    []uint64 // of the prompt
 	believed belief
+	known    int     // blocks of the prompt that the index knew there
+	follows  float64 // tokens of an answer that may follow them
 }
 
 // charge books a call on an endpoint in ledger, index and counters.
@@ -62,7 +64,12 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 		load:     correction.LoadOf(&c.Load),
 		decided:  now,
 		chain:    q.chain,
-		believed: r.believe(r.targets[endpoint], q.chain, c.CachedTokens),
+		believed: r.believe(r.targets[endpoint], q.chain),
+	}
+	if len(q.chain) > 0 {
+		slot := t.target.slot
+		t.known = int(r.matches[slot])
+		t.follows = r.follows(slot, q, t.known)
 	}
 	if policy.Cold(&r.input) {
 		t.target.coldAt = now
@@ -70,8 +77,9 @@ func (r *router) charge(q *query, of *call, endpoint int, now time.Time) {
 	if len(q.chain) > 0 {
 		r.claim(t.target.slot, q.chain, now)
 	}
-	entry.Chain = q.chain
-	t.handle = r.ledger.Charge(t.target.id, 0, entry, now)
+	t.entry.Chain = q.chain
+	t.handle = r.ledger.Charge(t.target.id, 0, t.entry, now)
+	t.entry.Chain = nil // its memory is another call's soon
 	r.demand.Add(now, float64(entry.UncachedTokens))
 	t.stream = t.target.streams.add(of, t.handle)
 	if r.tell != nil {
@@ -140,6 +148,7 @@ func (r *router) end(t *ticket, a answer, now time.Time) {
 		return
 	}
 	r.output.Observe(t.prompt, float64(a.outputTokens))
+	r.answered(t, a)
 	if t.plain.Known() {
 		t.target.offset.Observe(t.plain, a.ttft, a.tpot)
 		r.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.forecast, Load: t.load, Overdue: t.overdue}, a.ttft, a.tpot)

@@ -151,7 +151,7 @@ func (r *router) cached(q *query) {
 	r.index.Match(q.chain, r.matches)
 	for i, blocks := range r.matches {
 		if blocks > 0 {
-			candidates[i].CachedTokens = min(float64(q.promptTokens), float64(blocks)*r.block)
+			candidates[i].CachedTokens = r.held(i, q, int(blocks))
 			v.warm = append(v.warm, i)
 		}
 	}

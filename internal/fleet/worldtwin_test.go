@@ -32,6 +32,8 @@ type twinWorld struct {
 	texts     map[string]uint64 // what hashes are here
 	ended     []fleet.Outcome
 	decisions int
+	turns     []twinTurn
+	found     []float64 // shares of answers
 	problem   string
 }
 
@@ -44,8 +46,18 @@ type twinCall struct {
 	chain           []uint64 // of the prompt
 	uncached        float64
 	matched         int
+	known           int     // blocks
+	follows         float64 // tokens of an answer that may follow them
+	unsure          bool    // what the engine had of them says nothing
 	made, cached    int
 	open            bool
+}
+
+// twinTurn is what follows the last block of a prompt that an endpoint answered.
+type twinTurn struct {
+	endpoint int
+	last     uint64
+	tokens   float64
 }
 
 type twinClient struct {
@@ -210,7 +222,14 @@ func (w *twinWorld) send(who *twinClient) {
 		w.decisions++
 	}
 	who.stuck = c.endpoint
-	c.matched = w.match(c, c.endpoint)
+	c.known = w.match(c, c.endpoint)
+	c.follows = w.follows(c, c.endpoint, c.known)
+	c.matched = int(w.held(c, c.endpoint))
+	for _, o := range w.sent {
+		if c.known > 0 && o.open && o.made == 0 && o.endpoint == c.endpoint && len(o.chain) >= c.known && o.chain[c.known-1] == c.chain[c.known-1] {
+			c.unsure = true
+		}
+	}
 	c.uncached = max(16, float64(t.PromptTokens-c.matched))
 	w.sent = append(w.sent, c)
 	spec := w.c.Engines[c.endpoint]
@@ -234,7 +253,7 @@ func (w *twinWorld) chain(t *workload.Turn, n int) (chain []uint64) {
 	return chain
 }
 
-// match is how many tokens of c's prompt were sent to an endpoint before.
+// match is how many blocks of c's prompt were sent to an endpoint before.
 func (w *twinWorld) match(c *twinCall, endpoint int) int {
 	best := 0
 	for _, o := range w.sent {
@@ -246,7 +265,31 @@ func (w *twinWorld) match(c *twinCall, endpoint int) int {
 			best = max(best, n)
 		}
 	}
-	return best * w.c.BlockTokens
+	return best
+}
+
+// follows is how many tokens of the last answer behind the same blocks may
+// follow those that are known.
+func (w *twinWorld) follows(c *twinCall, endpoint, known int) float64 {
+	tokens := 0.0
+	for _, a := range w.turns {
+		if known > 0 && a.endpoint == endpoint && a.last == c.chain[known-1] {
+			tokens = a.tokens
+		}
+	}
+	return max(0, min(tokens, float64(c.session.Turns[c.turn].PromptTokens-known*w.c.BlockTokens)))
+}
+
+// held is how many tokens of c's prompt an endpoint is believed to have: of
+// answers the share that was found, each of the last 50 counting alike.
+func (w *twinWorld) held(c *twinCall, endpoint int) float64 {
+	share, seen := 0.0, 2.0
+	for _, f := range w.found {
+		seen = min(seen+1, 50)
+		share += (f - share) / seen
+	}
+	known := w.match(c, endpoint)
+	return float64(known*w.c.BlockTokens) + math.Floor(share*w.follows(c, endpoint, known))
 }
 
 // allowed notes a choice that the policy does not make.
@@ -262,7 +305,7 @@ func (w *twinWorld) allowed(c *twinCall, t *workload.Turn) {
 		}
 	}
 	for i := range n {
-		matched[i] = float64(w.match(c, i))
+		matched[i] = w.held(c, i)
 	}
 	prompt := float64(t.PromptTokens)
 	load, settings := requests, policy.Defaults()
@@ -317,6 +360,16 @@ func (w *twinWorld) end(c *twinCall, status feature.Status) {
 	o := fleet.Outcome{
 		Session: c.session.Index, Turn: c.turn, Class: c.session.Class, Endpoint: c.endpoint, Status: status, At: c.at, E2E: w.now - c.at,
 		PromptTokens: t.PromptTokens, MatchedTokens: c.matched, CachedTokens: c.cached, OutputTokens: c.made,
+	}
+	if known := c.known * w.c.BlockTokens; status == feature.OK {
+		if c.follows > 0 && !c.unsure && c.cached >= known {
+			w.found = append(w.found, min(float64(c.cached-known)/c.follows, 1))
+		}
+		if n := len(c.chain); n > c.known {
+			if tokens := float64(t.PromptTokens + c.made - n*w.c.BlockTokens); tokens > 0 {
+				w.turns = append(w.turns, twinTurn{c.endpoint, c.chain[n-1], tokens})
+			}
+		}
 	}
 	if c.made > 0 {
 		o.TTFT = c.first - c.at

@@ -185,7 +185,8 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 	if policy.Cold(&s.input) {
 		known.coldAt = now
 	}
-	t.believe(known, chain, int(s.matches[known.slot]), c.CachedTokens)
+	t.known = int(s.matches[known.slot])
+	t.believe(known, chain, t.known)
 	t.chain = slices.Clone(chain) // the scratch is another request's soon
 	r.open[t] = struct{}{}
 	t.charge(now)

@@ -15,17 +15,19 @@ const leastLost = 256
 // believe notes what the index says about the endpoint, to be compared with
 // what the engine reports. While another request may still be computing the
 // same prefix there, a miss would prove nothing. Called under router.mu.
-func (t *Ticket) believe(e *endpoint, chain []uint64, blocks int, tokens float64) {
+func (t *Ticket) believe(e *endpoint, chain []uint64, blocks int) {
 	if blocks == 0 {
 		return
 	}
+	blockTokens := t.llm.blockTokens()
+	t.follows = t.llm.follows(e.slot, chain, blocks, t.prompt, blockTokens)
 	last := chain[blocks-1] // it stands for all before it
 	for other := range e.silent {
 		if len(other.chain) >= blocks && other.chain[blocks-1] == last {
 			return
 		}
 	}
-	t.believed = belief{blocks, tokens}
+	t.believed = belief{blocks, min(t.prompt, math.Floor(float64(blocks)*blockTokens))}
 }
 
 // checkBelief takes the engine's word for what it had cached of the prompt:

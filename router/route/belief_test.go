@@ -175,3 +175,41 @@ func TestLearnedTokensPerByteResizeTheCache(t *testing.T) {
 		}
 	})
 }
+
+// A conversation goes on with the answer that its endpoint has generated: as
+// much of it is believed cached as engines report to have kept.
+func TestAnswersAreBelievedAsFarAsEnginesKeepThem(t *testing.T) {
+	for what, c := range map[string]struct {
+		reported    float64 // of the 240 tokens behind the 15 blocks that both turns have
+		least, most float64 // believed in the end
+	}{
+		"all of it":       {240, 1150, 1200},
+		"half":            {120, 1060, 1080},
+		"nothing":         {0, 960, 960},
+		"it does not say": {feature.Unknown, 960, 960},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, 1, byTokens)
+			var last float64
+			for i := range 60 {
+				text := fmt.Sprintf("talk %d", i)
+				first := w.begin(t, query(text))
+				first.FirstToken(time.Now())
+				first.End(served(1000, 200))
+				second := query(text)
+				prompt := make([]byte, 5600)
+				copy(prompt, text)
+				second.Prompt, second.PromptBytes = spans(prompt), len(prompt)
+				ticket := w.begin(t, second)
+				last = w.cached(t, ticket)
+				ticket.FirstToken(time.Now())
+				end := served(1400, 10)
+				end.CachedTokens = 960 + c.reported
+				ticket.End(end)
+			}
+			if !(last >= c.least && last <= c.most) {
+				t.Errorf("%v tokens are believed cached, want %v to %v", last, c.least, c.most)
+			}
+		})
+	}
+}

@@ -52,6 +52,7 @@ func (t *Ticket) close(e *End, now time.Time) {
 			ttft = feature.Seconds(feature.Unknown)
 		}
 		t.judge(now, ttft, e.TPOT, e.OutputTokens)
+		t.answered(e)
 		t.checkBelief(e)
 	}
 	t.chain = nil

@@ -7,6 +7,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/prefix"
 )
 
 // llm is what a router has learned of one LLM. Guarded by Router.mu.
@@ -15,6 +16,7 @@ type llm struct {
 	guard    correction.Guard
 	coverage correction.Coverage
 	output   correction.Output
+	turns    prefix.Answers
 	bytes    tokenRatio
 	demand   correction.Demand
 	turn     uint64 // counts its decisions: round-robin's position

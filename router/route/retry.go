@@ -90,7 +90,7 @@ func (t *Ticket) moveTo(next *endpoint, corrected feature.Forecast, now time.Tim
 	t.others = nil
 	t.corrected, t.plain = corrected, feature.NoForecast // made for another moment: nothing is learned from it
 	t.entry.UncachedTokens = t.entry.PromptTokens        // what it holds was not asked
-	t.believed = belief{}
+	t.believed, t.known, t.follows = belief{}, len(t.chain), 0
 	t.work = float64(next.profile.Coefficients.Work(t.prompt, t.prompt))
 	t.reported, t.sentAt = false, time.Time{}
 	t.charge(now)

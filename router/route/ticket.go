@@ -38,6 +38,8 @@ type Ticket struct {
 	attempt   int              // 1, and one more after each move
 	work      float64          // seconds of prefill by the step model
 	believed  belief
+	known     int       // blocks of the prompt that the index knew there
+	follows   float64   // tokens of an answer that may follow them
 	reported  bool      // the pool knows that it failed here
 	overdue   bool      // the p90 has been told that it missed
 	late      bool      // and the judge that it is late

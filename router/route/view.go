@@ -2,7 +2,6 @@ package route
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -139,7 +138,7 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 		clear(s.matches)
 	}
 	s.peak = 0
-	blockTokens := float64(prefix.DefaultBlockBytes) * s.llm.bytes.perByte
+	blockTokens := s.llm.blockTokens()
 	n := len(s.known)
 	s.input.Candidates, s.shown = slices.Grow(s.input.Candidates[:0], n)[:n], slices.Grow(s.shown[:0], n)[:n]
 	for i, e := range s.known {
@@ -152,7 +151,7 @@ func (r *Router) view(s *scratch, chain []uint64, now time.Time) {
 			c.Coefficients = e.profile.Coefficients
 		}
 		c.Standing = r.standing(e.state, now)
-		c.CachedTokens = min(s.input.Request.PromptTokens, math.Floor(float64(s.matches[e.slot])*blockTokens))
+		c.CachedTokens = s.llm.held(e.slot, chain, int(s.matches[e.slot]), s.input.Request.PromptTokens, blockTokens)
 		c.ColdAgo = e.coldAgo(now)
 		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
 		s.peak += c.Load.Profile.PeakPrefillThroughput
