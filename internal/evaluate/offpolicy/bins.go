@@ -5,20 +5,22 @@ import "time"
 // What is added up of the samples, those of deterministic choices left out
 // but for the last.
 const (
-	served  = iota // probability that the target does anything
-	value          // of what was done
-	valued         // samples of which a value is known
-	model          // forecast of the value under the target
-	ips            // weight times value
-	weight         // of samples of which a value is known
-	correct        // weight times (value - forecast)
-	squared        // weight squared
+	served   = iota // probability that the target does anything
+	value           // of what was done
+	valued          // samples of which a value is known
+	model           // forecast of the value under the target
+	forecast        // and of what was done
+	ips             // weight times value
+	weight          // of samples of which a value is known
+	correct         // weight times (value - forecast)
+	squared         // weight squared
 
 	// Of all samples.
 	allServed
 	allValue
 	allValued
 	allModel
+	allForecast
 
 	switched // and from here on: correct, of weights up to each threshold
 	width    = switched + thresholds

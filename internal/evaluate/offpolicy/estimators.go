@@ -27,12 +27,13 @@ const (
 )
 
 // An Estimate is what one estimator says of the target, beside what came on the
-// same samples. Intervals are 95 % ones of a bootstrap of blocks of time.
+// same samples. The direct method is held against forecasts of what was done, so
+// that what is wrong with all forecasts alike is not taken for an effect. Intervals are 95 % ones of a bootstrap of blocks of time.
 type Estimate struct {
 	Name     string            `json:"name"`
 	Samples  int64             `json:"samples"`
 	Target   evaluate.Interval `json:"target"`
-	Logged   feature.Number    `json:"logged"`             // mean of what came
+	Logged   feature.Number    `json:"logged"`             // mean of what came; of the direct method, of what was forecast of it
 	Effect   evaluate.Interval `json:"effect"`             // target - logged
 	Relative evaluate.Interval `json:"relative"`           // target/logged - 1
 	Withheld string            `json:"withheld,omitempty"` // why there are no numbers, or none to be believed
@@ -71,7 +72,7 @@ func (e *Estimators) Add(s *Sample) error {
 		}
 	}
 	if s.Chosen >= 0 {
-		x[allValue], x[allValued] = s.Value, 1
+		x[allValue], x[allValued], x[allForecast] = s.Value, 1, s.Actions[s.Chosen].Model
 	}
 	e.samples++
 	if s.deterministic() {
@@ -79,7 +80,7 @@ func (e *Estimators) Add(s *Sample) error {
 		e.bins.add(s.At, &x)
 		return nil
 	}
-	x[served], x[model], x[value], x[valued] = x[allServed], x[allModel], x[allValue], x[allValued]
+	x[served], x[model], x[value], x[valued], x[forecast] = x[allServed], x[allModel], x[allValue], x[allValued], x[allForecast]
 	if s.Chosen >= 0 {
 		a := &s.Actions[s.Chosen]
 		w := a.weight()
@@ -117,28 +118,28 @@ func (r *ratio) each() [3]float64 {
 type estimator struct {
 	name   string
 	target func(*sums) (of, all float64)
+	logged func(*sums) (of, all float64)
 	every  bool // of all samples
 }
 
-func (e *estimator) ratio(s *sums) ratio {
-	var r ratio
+func (e *estimator) ratio(s *sums) (r ratio) {
 	r.target, r.targetOf = e.target(s)
-	r.logged, r.loggedOf = s[value], s[valued]
-	if e.every {
-		r.logged, r.loggedOf = s[allValue], s[allValued]
-	}
+	r.logged, r.loggedOf = e.logged(s)
 	return r
 }
 
 // estimators are all of them, with switch-DR at a threshold.
 func estimators(threshold int) []estimator {
+	came := func(s *sums) (float64, float64) { return s[value], s[valued] }
 	return []estimator{
-		{DirectAll, func(s *sums) (float64, float64) { return s[allModel], s[allServed] }, true},
-		{Direct, func(s *sums) (float64, float64) { return s[model], s[served] }, false},
-		{IPS, func(s *sums) (float64, float64) { return s[ips], s[served] }, false},
-		{SNIPS, func(s *sums) (float64, float64) { return s[ips], s[weight] }, false},
-		{DR, func(s *sums) (float64, float64) { return s[model] + s[correct], s[served] }, false},
-		{SwitchDR, func(s *sums) (float64, float64) { return s[model] + s[switched+threshold], s[served] }, false},
+		{DirectAll, func(s *sums) (float64, float64) { return s[allModel], s[allServed] },
+			func(s *sums) (float64, float64) { return s[allForecast], s[allValued] }, true},
+		{Direct, func(s *sums) (float64, float64) { return s[model], s[served] },
+			func(s *sums) (float64, float64) { return s[forecast], s[valued] }, false},
+		{IPS, func(s *sums) (float64, float64) { return s[ips], s[served] }, came, false},
+		{SNIPS, func(s *sums) (float64, float64) { return s[ips], s[weight] }, came, false},
+		{DR, func(s *sums) (float64, float64) { return s[model] + s[correct], s[served] }, came, false},
+		{SwitchDR, func(s *sums) (float64, float64) { return s[model] + s[switched+threshold], s[served] }, came, false},
 	}
 }
 
@@ -200,6 +201,7 @@ func (e *Estimators) Switch() float64 { return limit(e.choice.best()) }
 
 // Logged is the mean of what came, of all samples, with its interval.
 func (e *Estimators) Logged(seed uint64) evaluate.Interval {
-	m := estimator{target: func(s *sums) (float64, float64) { return s[allValue], s[allValued] }, every: true}
+	came := func(s *sums) (float64, float64) { return s[allValue], s[allValued] }
+	m := estimator{target: came, logged: came}
 	return bootstrap(&e.bins, &m, seed)[0]
 }

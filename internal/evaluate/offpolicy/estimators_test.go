@@ -135,8 +135,14 @@ func slow(all []offpolicy.Sample, tau float64) (target, logged map[string]float6
 			return forecast(s) + w(s)*miss(s), done(s)
 		}, false),
 	}
-	logged = map[string]float64{offpolicy.DirectAll: mean(came, true)}
-	for _, name := range []string{offpolicy.Direct, offpolicy.IPS, offpolicy.SNIPS, offpolicy.DR, offpolicy.SwitchDR} {
+	said := func(s offpolicy.Sample) (float64, float64) {
+		if s.Chosen < 0 {
+			return 0, 0
+		}
+		return s.Actions[s.Chosen].Model, 1
+	}
+	logged = map[string]float64{offpolicy.DirectAll: mean(said, true), offpolicy.Direct: mean(said, false)}
+	for _, name := range []string{offpolicy.IPS, offpolicy.SNIPS, offpolicy.DR, offpolicy.SwitchDR} {
 		logged[name] = mean(came, false)
 	}
 	var sum, square, without, does float64

@@ -14,7 +14,7 @@ import (
 
 // estimatorSays tells what each estimator is.
 var estimatorSays = map[string]string{
-	offpolicy.DirectAll: "mean forecast of what the target does, also where the log left nothing to chance; right as far as forecasts are",
+	offpolicy.DirectAll: "mean forecast of what the target does, beside that of what was done, also where the log left nothing to chance; right as far as forecasts are",
 	offpolicy.Direct:    "the same, of the decisions that were left to chance alone, as all below",
 	offpolicy.IPS:       "what came, weighted by how much more often the target does it; right on average, and noisy",
 	offpolicy.SNIPS:     "the same, divided by the sum of the weights; less noisy",
@@ -194,6 +194,9 @@ func amountOf(r *offpolicy.Report, v float64) string {
 
 // difference writes a difference of such values.
 func difference(r *offpolicy.Report, v float64) string {
+	if math.Abs(v) < 5e-6 { // what stands behind the last digit that is written
+		v = 0
+	}
 	sign := "+"
 	if v < 0 {
 		sign = "-"
