@@ -114,6 +114,10 @@ bench-gbdt: ## training time, loss and memory of the forests beside XGBoost and 
 bench-gate: ## what the trainer's gate lets through of 1,000 bad refits, of empty ones and of good ones (minutes)
 	$(Q)$(GO) run ./internal/bench/gate --out docs/results
 
+.PHONY: bench-offpolicy
+bench-offpolicy: ## estimators of other policies: coverage of a known truth, CPU and memory of a log of 500,000 decisions (minutes)
+	$(Q)$(GO) run ./internal/bench/offpolicy --out docs/results
+
 .PHONY: bench-failures
 bench-failures: ## what clients see when the predictor is killed, hangs, or answers garbage, beside the matched configuration (minutes)
 	$(Q)$(GO) run ./internal/bench/failures --out docs/results
