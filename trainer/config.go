@@ -63,6 +63,11 @@ func Defaults() Config {
 	}
 }
 
+// Settings are those of a fit.
+func (c *Config) Settings() learn.Settings {
+	return learn.Settings{Forest: c.Fit, HalfLife: c.HalfLife, Seed: c.Seed}
+}
+
 // Check reports the first setting that can't work, by its key.
 func (c *Config) Check() error {
 	if _, err := c.schedule(); err != nil {

@@ -21,5 +21,5 @@ func (t *Trainer) fit(ctx context.Context, c *cycle, rows []sample, learned targ
 		Learned:      learned,
 		Coefficients: t.config.coefficients(learn.Classes(rows)),
 		BeforeHead:   func(ctx context.Context) error { return c.lease.Renew(ctx, leaseTime) },
-	}, learn.Settings{Forest: t.config.Fit, HalfLife: t.config.HalfLife, Seed: t.config.Seed})
+	}, t.config.Settings())
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,6 +21,7 @@ type judging struct {
 	seed    uint64
 	refit   bool
 	profile string // of the prior of measurements
+	config  string // file with the settings of the fit
 }
 
 func evaluateForecastsCommand() *cobra.Command {
@@ -36,7 +38,7 @@ load before the decision, by endpoint and by length of the prompt; requests that
 were chosen for their cost and explored ones apart.
 
 With --refit the logged forecasts are left aside: a bundle is fitted to the first
-80 % of the rows, as the trainer would, and judged on the others, as it was fitted
+80 % of the rows, as the trainer would with the settings of --config, and judged on the others, as it was fitted
 and corrected online; then the same with 80 % drawn at random, which flatters every
 model. So it can also judge measurements of others, in the format of measured-h200.`,
 		Example: `  DATABASE_URL=postgres://... spillway evaluate forecasts --window 24h --llm qwen3-32b
@@ -79,6 +81,7 @@ model. So it can also judge measurements of others, in the format of measured-h2
 	f.StringVar(&j.load, "load", "inflight_requests", "number of the endpoint's load that the deciles are of: "+strings.Join(loadColumns(), ", "))
 	f.Uint64Var(&j.seed, "seed", 1, "seed of the bootstrap, and of the random split")
 	f.BoolVar(&j.refit, "refit", false, "judge a bundle that is fitted to the first 80 % of the rows, and one fitted to a random 80 %")
+	f.StringVarP(&j.config, "config", "c", "", "with --refit: configuration file (YAML) whose trainer section says how to fit; without, its defaults")
 	f.StringVar(&j.profile, "profile", defaultProfile, "engine profile of the prior, for measurements that come without one")
 	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
 	f.StringVar(&page, "report", "", "write a page with plots to this file")
@@ -106,6 +109,9 @@ func (j *judging) check() error {
 	}
 	if j.column < 0 {
 		return fmt.Errorf("--load: %q tells of no load: want one of %s", j.load, strings.Join(loadColumns(), ", "))
+	}
+	if j.config != "" && !j.refit {
+		return errors.New("--config wants --refit: it says how to fit what is judged")
 	}
 	return j.rows.check()
 }

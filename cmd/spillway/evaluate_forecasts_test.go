@@ -239,7 +239,13 @@ func TestEvaluateForecastsRefit(t *testing.T) {
 		t.Errorf("a judging that failed left %d of %d bytes of the page, %v", len(after), len(before), err)
 	}
 
+	// One tree of two leaves learns less than the trainer's defaults do.
+	poor := write(t, "poor.yaml", "trainer: {trees: 1, leaves: 2, half_life: 1h, seed: 5}\n")
+	if other := must(t, "", "evaluate", "forecasts", "--rows", file, "--refit", "--json", "--config", poor); strings.Split(other, `"reports"`)[1] == strings.Split(out, `"reports"`)[1] {
+		t.Error("the trainer section of --config changes nothing")
+	}
 	for _, m := range []mistake{
+		{name: "bad settings", args: []string{"--rows", file, "--config", write(t, "bad.yaml", "trainer: {trees: 0}\n")}, says: []string{"bad.yaml", "trainer.trees", "at least 1"}},
 		{name: "few", args: []string{"--rows", writeExport(t, "few.csv", cold[1:49])}, says: []string{"--refit", "want at least 200"}},
 		{name: "no profile", args: []string{"--rows", write(t, "x.jsonl", "{}"), "--profile", "none"}, says: []string{"--profile", "none"}},
 		{name: "broken lines", args: []string{"--rows", write(t, "x.jsonl", "{}\n{}\n")}, says: []string{"--rows", "no usable row: line 1"}},

@@ -12,17 +12,24 @@ import (
 	"github.com/spillway-llm/spillway/internal/evaluate/refit"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/measured"
-	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
 // refitted judges bundles that are fitted for it.
 func (j *judging) refitted(cmd *cobra.Command) ([]evaluate.Report, error) {
+	config, _, _, err := (&configFlags{file: j.config}).load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	trains, err := config.trainer()
+	if err != nil {
+		return nil, err
+	}
 	rows, err := j.fitRows(cmd)
 	if err != nil {
 		return nil, err
 	}
 	reports, err := refit.Judge(cmd.Context(), rows, refit.Options{
-		LLM: j.rows.own.llm, At: time.Now(), Load: j.load, Seed: j.seed, Settings: learn.Defaults(),
+		LLM: j.rows.own.llm, At: time.Now(), Load: j.load, Seed: j.seed, Settings: trains.Settings(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--refit: %w", err)
