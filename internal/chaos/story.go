@@ -317,11 +317,11 @@ func (w *world) stale(p *phase) error {
 	}
 	if err := w.until("a validation", 90*time.Second, func() (bool, error) {
 		now, err := w.store.ServedPointer(w.ctx, llm)
+		p.marks["mended"] = now.ValidatedAt
 		return now.ValidatedAt.After(served.ValidatedAt), err
 	}); err != nil {
 		return err
 	}
-	p.marks["mended"] = time.Now()
 	return w.live(30 * time.Second)
 }
 
