@@ -92,6 +92,8 @@ type word struct {
 	tokens   int      // generated in all
 	chain    []uint64 // of the prompt, or what of it is not cached
 	lesson   *correction.Lesson
+	last     uint64  // block of the prompt, of an answer that the endpoint has now
+	follows  float64 // tokens of that, behind it
 }
 
 type wordKind uint8
@@ -172,7 +174,9 @@ func (r *replica) hear(x *word, now time.Time) {
 	switch x.kind {
 	case wordCharged:
 		at := epoch.Add(x.at)
-		m.Charge(x.number, t.id, 0, x.entry, x.chain, at)
+		entry := x.entry
+		entry.Chain = x.chain
+		m.Charge(x.number, t.id, 0, entry, at)
 		r.demand.Add(at, float64(x.entry.UncachedTokens))
 		if len(x.chain) > 0 {
 			r.index.Insert(t.slot, x.chain, at)
@@ -186,11 +190,28 @@ func (r *replica) hear(x *word, now time.Time) {
 		m.Settle(x.number)
 		if x.lesson != nil {
 			x.lesson.Teach(&r.output, &t.offset)
+			r.turns.Ended(t.slot, x.last, x.follows)
 		}
 	case wordDisbelieved:
 		r.index.Drop(t.slot, x.chain)
 	}
 	r.changed(t)
+}
+
+// farewell is what a router tells of a request that has ended.
+func (t *ticket) farewell(a answer, block float64) word {
+	x := word{kind: wordSettled, number: t.number, endpoint: t.target.number}
+	if !a.complete {
+		return x
+	}
+	x.lesson = &correction.Lesson{
+		PromptTokens: t.prompt, OutputTokens: float64(a.outputTokens),
+		ForecastTTFT: t.plain.TTFT.P50, ForecastTPOT: t.plain.TPOT.P50, TTFT: a.ttft, TPOT: a.tpot,
+	}
+	if n := len(t.chain); n > t.known {
+		x.last, x.follows = t.chain[n-1], t.prompt+float64(a.outputTokens)-float64(n)*block
+	}
+	return x
 }
 
 // nextOutage is when something next happens about the outage, after now.

@@ -125,24 +125,13 @@ type answer struct {
 	cachedTokens int // of the prompt, as the engine reports
 }
 
-// lesson is what others may learn from an answer; nil: nothing.
-func (t *ticket) lesson(a answer) *correction.Lesson {
-	if !a.complete {
-		return nil
-	}
-	return &correction.Lesson{
-		PromptTokens: t.prompt, OutputTokens: float64(a.outputTokens),
-		ForecastTTFT: t.plain.TTFT.P50, ForecastTPOT: t.plain.TPOT.P50, TTFT: a.ttft, TPOT: a.tpot,
-	}
-}
-
 // end settles t at now. An answer that was complete teaches.
 func (r *router) end(t *ticket, a answer, now time.Time) {
 	r.ledger.Settle(t.handle)
 	r.changed(t.target)
 	t.target.streams.remove(t.stream)
 	if r.tell != nil {
-		r.tell(word{kind: wordSettled, number: t.number, endpoint: t.target.number, lesson: t.lesson(a)})
+		r.tell(t.farewell(a, r.block))
 	}
 	if !a.complete {
 		return

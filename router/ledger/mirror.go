@@ -21,8 +21,7 @@ type Mirror struct {
 type mirrored struct {
 	handle    Handle
 	of        life
-	entry     Entry
-	chain     []uint64 // of its prompt; nil after its first token
+	entry     Entry // without its chain after the first token
 	generated int
 	round     uint32 // in which it was last told of as a whole
 }
@@ -35,10 +34,10 @@ func NewMirror(l *Ledger) *Mirror {
 // Len is how many requests it holds.
 func (m *Mirror) Len() int { return len(m.held) }
 
-// Charge puts the request of a number on an endpoint's incarnation. chain is that
-// of its prompt; it is kept, not copied. It reports false, and charges nothing,
-// for a number that it holds already, and when it holds MostMirrored.
-func (m *Mirror) Charge(number uint64, endpoint string, incarnation uint64, e Entry, chain []uint64, at time.Time) bool {
+// Charge puts the request of a number on an endpoint's incarnation. The entry's
+// chain is kept, not copied. It reports false, and charges nothing, for a number
+// that it holds already, and when it holds MostMirrored.
+func (m *Mirror) Charge(number uint64, endpoint string, incarnation uint64, e Entry, at time.Time) bool {
 	if known := m.held[number]; known != nil {
 		known.round = m.round
 		return false
@@ -49,7 +48,7 @@ func (m *Mirror) Charge(number uint64, endpoint string, incarnation uint64, e En
 	e.Foreign = true
 	fresh := &mirrored{
 		handle: m.ledger.Charge(endpoint, incarnation, e, at),
-		of:     life{endpoint, incarnation}, entry: e, chain: chain, round: m.round,
+		of:     life{endpoint, incarnation}, entry: e, round: m.round,
 	}
 	m.held[number], m.silent[number] = fresh, fresh
 	return true
@@ -68,7 +67,7 @@ func (m *Mirror) Generated(number uint64, tokens int, now time.Time) (e Entry, f
 		m.ledger.FirstToken(known.handle, now)
 	}
 	m.ledger.Tokens(known.handle, tokens-known.generated, now)
-	known.generated, known.chain = tokens, nil
+	known.generated, known.entry.Chain = tokens, nil
 	delete(m.silent, number)
 	return known.entry, first
 }
@@ -79,7 +78,7 @@ func (m *Mirror) Generated(number uint64, tokens int, now time.Time) (e Entry, f
 func (m *Mirror) Computing(endpoint string, incarnation uint64, block uint64, depth int) bool {
 	at := life{endpoint, incarnation}
 	for _, known := range m.silent { // in no order, which is no matter: any will do
-		if depth < len(known.chain) && known.chain[depth] == block && known.of == at {
+		if depth < len(known.entry.Chain) && known.entry.Chain[depth] == block && known.of == at {
 			return true
 		}
 	}

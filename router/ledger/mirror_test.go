@@ -15,8 +15,8 @@ func TestMirrorCountsBesideTheOwn(t *testing.T) {
 	l := ledger.New()
 	m := ledger.NewMirror(l)
 	own := l.Charge("a", 1, ledger.Entry{PromptTokens: 100, UncachedTokens: 100, ExpectedOutput: 10}, at(0))
-	m.Charge(7, "a", 1, ledger.Entry{PromptTokens: 1000, UncachedTokens: 400, ExpectedOutput: 50}, []uint64{1, 2}, at(1))
-	m.Charge(8, "b", 1, ledger.Entry{PromptTokens: 30, UncachedTokens: 30, ExpectedOutput: 5}, nil, at(1))
+	m.Charge(7, "a", 1, ledger.Entry{PromptTokens: 1000, UncachedTokens: 400, ExpectedOutput: 50, Chain: []uint64{1, 2}}, at(1))
+	m.Charge(8, "b", 1, ledger.Entry{PromptTokens: 30, UncachedTokens: 30, ExpectedOutput: 5}, at(1))
 
 	s := l.State("a", 1, at(1), at(0.5))
 	if s.Requests != 2 || s.PrefillTokens != 500 || s.SinceScrape != 1 || s.SinceScrapeTok != 400 {
@@ -53,9 +53,9 @@ func TestMirrorIsBounded(t *testing.T) {
 	l := ledger.New()
 	m := ledger.NewMirror(l)
 	for i := range uint64(ledger.MostMirrored) {
-		m.Charge(i, "a", 1, ledger.Entry{}, nil, at(0))
+		m.Charge(i, "a", 1, ledger.Entry{}, at(0))
 	}
-	if m.Charge(1<<40, "a", 1, ledger.Entry{}, nil, at(0)) || l.Foreign() != ledger.MostMirrored {
+	if m.Charge(1<<40, "a", 1, ledger.Entry{}, at(0)) || l.Foreign() != ledger.MostMirrored {
 		t.Errorf("%d are held", l.Foreign())
 	}
 }
@@ -79,7 +79,7 @@ func TestMirrorAgainstAPlainMap(t *testing.T) {
 			switch rapid.SampledFrom([]string{"charge", "charge", "tokens", "settle", "restate", "restated", "clear"}).Draw(t, "what") {
 			case "charge":
 				r := request{endpoint: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "endpoint"), prompt: rapid.IntRange(1, 100).Draw(t, "prompt"), expected: 10}
-				if m.Charge(number, r.endpoint, 1, ledger.Entry{PromptTokens: r.prompt, UncachedTokens: r.prompt, ExpectedOutput: r.expected}, nil, now) == held {
+				if m.Charge(number, r.endpoint, 1, ledger.Entry{PromptTokens: r.prompt, UncachedTokens: r.prompt, ExpectedOutput: r.expected}, now) == held {
 					t.Fatalf("charge of %d, held %t", number, held)
 				}
 				told[number] = true
