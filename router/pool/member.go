@@ -28,6 +28,7 @@ func newMember(e Endpoint) *member {
 	nan := math.NaN()
 	m := &member{state: State{
 		ID: e.ID, URL: e.URL,
+		Started: nan,
 		Waiting: nan, Running: nan, KVUsed: nan,
 		KVCapacityTokens: nan, BlockTokens: nan, MaxNumSeqs: nan,
 	}}
@@ -72,11 +73,15 @@ func lifeOf(e Endpoint, incarnation uint64) life {
 // twice.
 const startTimeSlack = 1.0
 
+// SameLife reports whether two start times, in Unix seconds, may be of one life of
+// an endpoint: they are near, or one of them is not known.
+func SameLife(a, b float64) bool { return !(math.Abs(a-b) > startTimeSlack) }
+
 // learn takes a reading in and says why it belongs to another life, or "".
 // What was not known before proves nothing.
 func (l *life) learn(r Reading) (ended string) {
 	switch {
-	case math.Abs(r.StartTime-l.startTime) > startTimeSlack:
+	case !SameLife(r.StartTime, l.startTime):
 		ended = "its process start time changed"
 	case r.KVCapacityTokens != l.capacity && known(r.KVCapacityTokens, l.capacity),
 		r.BlockTokens != l.block && known(r.BlockTokens, l.block):

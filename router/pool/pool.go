@@ -223,7 +223,7 @@ func (p *Pool) join(e Endpoint) {
 		p.lives++
 		m.life = lifeOf(e, p.lives)
 	}
-	m.state.Incarnation = m.life.incarnation
+	m.state.Incarnation, m.state.Started = m.life.incarnation, m.life.startTime
 	m.late = p.began
 	p.members[e.ID] = m
 	at, _ := p.place(e.ID)

@@ -37,7 +37,7 @@ func TestSnapshotBeforeRun(t *testing.T) {
 	}
 	for i := range want {
 		w := &want[i]
-		w.Waiting, w.Running, w.KVUsed, w.KVCapacityTokens, w.BlockTokens, w.MaxNumSeqs = nan, nan, nan, nan, nan, nan
+		w.Waiting, w.Running, w.KVUsed, w.KVCapacityTokens, w.BlockTokens, w.MaxNumSeqs, w.Started = nan, nan, nan, nan, nan, nan, nan
 	}
 	if diff := cmp.Diff(want, s.Endpoints, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -191,7 +191,7 @@ func (p *Pool) arrived(m *member, r Reading, asked time.Time) {
 		p.restart(m, why)
 	}
 	m.state.Waiting, m.state.Running, m.state.KVUsed = r.Waiting, r.Running, r.KVUsed
-	m.state.ScrapedAt = asked
+	m.state.ScrapedAt, m.state.Started = asked, m.life.startTime
 	m.state.KVCapacityTokens, m.state.BlockTokens, m.state.MaxNumSeqs = r.KVCapacityTokens, r.BlockTokens, r.MaxNumSeqs
 	missing := r.Missing()
 	for _, name := range missing {

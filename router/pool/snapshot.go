@@ -39,6 +39,10 @@ type State struct {
 	// Since is when this life was first seen to answer. Zero when it answered
 	// at the first try of a pool that began with it: it may be warm.
 	Since time.Time
+	// Started is when the engine's process says it began, in Unix seconds; NaN
+	// while it does not say. It names this life to other routers, which number
+	// lives of their own.
+	Started float64
 
 	Healthy  bool // it answers; false until it did so once
 	Draining bool // send nothing new
