@@ -241,7 +241,7 @@ var Table = []Layer{
 			"router/extproc/extproctest", "predictor/predictortest"},
 		Why: "runs the binary's own verbs, makes them fail and looks from outside; nothing of it is in a service"},
 	{Package: "internal/bench/extproc",
-		May: []string{"internal/bench", "internal/bench/process", "internal/feature", "internal/physics", "internal/bundle", "internal/openai", "trainer/gbdt", "predictor",
+		May: []string{"internal/bench", "internal/bench/process", "internal/feature", "internal/physics", "internal/bundle", "internal/openai", "internal/socket", "trainer/gbdt", "predictor",
 			"router", "router/route", "router/pool", "router/gateway", "router/extproc", "router/extproc/extproctest"},
 		Modules: []string{grpc, protobuf},
 		Why:     "runs a whole router with all around it, and plays the proxy that asks it"},

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+
+	"github.com/spillway-llm/spillway/internal/socket"
 )
 
 // fleetReady is where the endpoints are.
@@ -32,7 +34,7 @@ func beginFleet(_ context.Context, setting []byte) (any, func() spent, error) {
 			return nil, nil, err
 		}
 		ready.URLs = append(ready.URLs, "http://"+l.Addr().String())
-		go func() { _ = http.Serve(l, mux) }() // until the process ends
+		go func() { _ = http.Serve(socket.QuietListener(l), mux) }() // until the process ends
 	}
 	return ready, used, nil
 }

@@ -50,9 +50,10 @@ func words(rng *rand.Rand, size int) string {
 	return b.String()[:size]
 }
 
-// request draws one, encoded as a proxy sends it.
+// request draws one, encoded as a proxy sends it. Words need no escapes, and to
+// look for some would take longer than the router takes.
 func (t *traffic) request(rng *rand.Rand) [][]byte {
-	body := fmt.Appendf(nil, `{"model":%q,"stream":true,"max_tokens":256,"messages":[{"role":"system","content":%q},{"role":"user","content":%q}]}`,
+	body := fmt.Appendf(nil, `{"model":"%s","stream":true,"max_tokens":256,"messages":[{"role":"system","content":"%s"},{"role":"user","content":"%s"}]}`,
 		llm, t.prefixes[rng.IntN(prefixes)], words(rng, t.rest))
 	r := extproctest.Post("/v1/chat/completions", body)
 	for left := len(body); left > 0; left -= pieceBytes {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/spillway-llm/spillway/internal/bench/process"
+	"github.com/spillway-llm/spillway/internal/socket"
 )
 
 const (
@@ -49,7 +50,7 @@ func beginEcho(ctx context.Context, setting []byte) (any, func() spent, error) {
 			}
 		},
 	}}}, struct{}{})
-	go func() { _ = server.Serve(l) }() // until the process ends
+	go func() { _ = server.Serve(socket.QuietListener(l)) }() // until the process ends
 	return l.Addr().String(), used, nil
 }
 

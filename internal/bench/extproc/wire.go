@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/spillway-llm/spillway/internal/socket"
 )
 
 // raw is a message as it stands on the wire: the proxy that is played here
@@ -77,10 +80,20 @@ const (
 var description = grpc.StreamDesc{StreamName: "Process", ServerStreams: true, ClientStreams: true}
 
 func dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+	return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithContextDialer(connect),
 		grpc.WithDisableServiceConfig(), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{})),
 		grpc.WithStaticStreamWindowSize(1<<20), grpc.WithStaticConnWindowSize(64<<20),
 		grpc.WithReadBufferSize(128<<10), grpc.WithWriteBufferSize(128<<10))
+}
+
+// connect dials as little noise as the router listens with.
+func connect(ctx context.Context, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return socket.Quiet(conn), nil
 }
 
 // errUnexpected is an answer of another kind than the one that is due.
