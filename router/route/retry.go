@@ -114,7 +114,7 @@ func (t *Ticket) nextBest() (*endpoint, option) {
 		rank := rank{
 			standing: r.standing(e.state, now),
 			cost:     o.cost,
-			requests: r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt).Requests,
+			requests: e.look(r, now).load.Ledger.Requests,
 		}
 		if rank.standing != policy.Barred && (best == nil || rank.before(its)) {
 			best, found, its = e, o, rank

@@ -76,7 +76,7 @@ func (t *Ticket) fallbacks(options []option, n int, now time.Time) (addresses []
 		if standing == policy.Barred {
 			continue
 		}
-		requests := r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt).Requests
+		requests := e.look(r, now).load.Ledger.Requests
 		best = append(best, choice{e.address, rank{standing, o.cost, requests}})
 	}
 	slices.SortStableFunc(best, func(a, b choice) int {
