@@ -85,6 +85,14 @@ func (m *Mirror) Computing(endpoint string, incarnation uint64, block uint64, de
 	return false
 }
 
+// Endpoint is where the request of a number is; empty when that is not held.
+func (m *Mirror) Endpoint(number uint64) string {
+	if known := m.held[number]; known != nil {
+		return known.of.endpoint
+	}
+	return ""
+}
+
 // Longest is the most tokens that a prompt has of those without a first token on
 // that incarnation; 0 when there are none.
 func (m *Mirror) Longest(endpoint string, incarnation uint64) (tokens int) {

@@ -29,7 +29,7 @@ func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	}
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
-	chain := s.chain(q, r.perByte(q))
+	chain := s.chain(q, r.perByte(q), r.config.Salt)
 
 	ask, err := r.observe(s, q, chain)
 	if err != nil {
@@ -124,6 +124,7 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	if r.config.Mode == ModeCanary {
 		s.input.Canary = r.config.Canary
 	}
+	s.without = r.without
 	s.input.Seed = draw()
 	s.input.Turn = l.turn
 	l.turn++

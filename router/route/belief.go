@@ -27,6 +27,9 @@ func (t *Ticket) believe(e *endpoint, chain []uint64, blocks int) {
 			return
 		}
 	}
+	if t.router.computedElsewhere(e, last, blocks-1) {
+		return
+	}
 	t.believed = belief{blocks, min(t.prompt, math.Floor(float64(blocks)*blockTokens))}
 }
 
@@ -44,6 +47,7 @@ func (t *Ticket) checkBelief(e *End) {
 	}
 	held := int(math.Floor(e.CachedTokens / b.tokens * float64(b.blocks)))
 	r.index.Drop(t.endpoint.slot, t.chain[held:b.blocks])
+	t.tellDisbelieved(t.chain[held:b.blocks])
 	t.endpoint.touch()
 	r.metrics.disbelieved.Inc()
 }

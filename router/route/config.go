@@ -44,6 +44,10 @@ type Config struct {
 	CompleteShare float64 // and this share of larger ones
 
 	TokensPerByte float64 // of prompt text, until learned
+
+	// Salt is a secret that hashes of prompts begin with, the same for all
+	// routers that share; empty where they leave no router.
+	Salt string
 }
 
 // Defaults are the documented defaults; Name and DefaultProfile are left to

@@ -54,6 +54,7 @@ func (t *Ticket) close(e *End, now time.Time) {
 		t.judge(now, ttft, e.TPOT, e.OutputTokens)
 		t.answered(e)
 		t.checkBelief(e)
+		t.tellTaught(e)
 	}
 	t.chain = nil
 	t.router.remember(t, e, now)

@@ -137,22 +137,24 @@ func (r *Router) observeSpeed(now time.Time, e *endpoint) {
 	for t := range e.live { // in no order, which is no matter to the clock
 		events, last := t.progress()
 		e.clock.Stream(&t.mark, events, last)
+		t.tellGenerated(now)
 	}
 	step := 0.0
 	if len(e.live) > 0 {
 		state := r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt)
 		step = float64(e.profile.Coefficients.Step(state.Decoding, state.ContextTokens))
 	}
-	e.clock.Stalled(now, step+e.fullChunk(), &e.speed)
+	e.clock.Stalled(now, step+e.fullChunk(r.longestElsewhere(e)), &e.speed)
 	e.clock.Tick(now, step, &e.speed)
 	e.touch()
 }
 
 // fullChunk is the seconds by the step model that prefill adds to a step which
-// holds as much of it as it can, from the end of the longest prompt that waits.
-func (e *endpoint) fullChunk() float64 {
+// holds as much of it as it can, from the end of the longest prompt that waits;
+// that of another router has so many tokens.
+func (e *endpoint) fullChunk(elsewhere float64) float64 {
 	budget := float64(e.profile.MaxBatchedTokens)
-	longest := budget
+	longest := max(budget, elsewhere)
 	for t := range e.silent {
 		longest = max(longest, t.prompt)
 	}

@@ -45,6 +45,9 @@ func (r *Router) reason(s *scratch, a asking) string {
 	if why := r.fallback(s, a); why.label != "" {
 		reason = why.text + "; " + reason
 	}
+	if s.without != "" {
+		reason = s.without + "; " + reason
+	}
 	if s.choice.Shed {
 		return reason
 	}

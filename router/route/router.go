@@ -54,6 +54,11 @@ type Router struct {
 	others    *llm // shared by the LLMs there is no room for
 	profiles  map[kind]*physics.Profile
 	changes   []Transition
+	tell      func(*Word) // what others should know; nil: there is nobody
+	charges   uint64      // the number given last to a charge
+	peers     []*Peer
+	silent    map[*Peer]bool
+	without   string // the silent ones, as reasons name them
 	recent    []Recent
 
 	probed string // whom the last bounded round of probes ended with; Run's alone
@@ -76,6 +81,7 @@ func New(config Config, endpoints Pool, forecaster Forecaster, recorder Recorder
 		open:       map[*Ticket]struct{}{},
 		llms:       map[string]*llm{},
 		profiles:   map[kind]*physics.Profile{},
+		silent:     map[*Peer]bool{},
 	}
 	r.metrics = newMetrics(reg, r)
 	r.scratch.New = func() any { return &scratch{} }

@@ -18,6 +18,7 @@ type Status struct {
 	Router    string           `json:"router"`
 	LLMs      []LLMStatus      `json:"llms"`
 	Endpoints []EndpointStatus `json:"endpoints"`
+	Peers     []PeerStatus     `json:"peers,omitempty"`
 	Changes   []Transition     `json:"changes"` // oldest first
 	Recent    []Recent         `json:"recent"`  // oldest first
 }
@@ -49,6 +50,7 @@ type EndpointStatus struct {
 	Running       feature.Number  `json:"running"`
 	KVUsed        feature.Number  `json:"kv_used"`        // fraction
 	InFlight      feature.Number  `json:"in_flight"`      // requests of this router
+	Elsewhere     feature.Number  `json:"elsewhere"`      // requests of other routers, as they say
 	PrefillTokens feature.Number  `json:"prefill_tokens"` // of those without a first token
 	SpeedFactor   feature.Number  `json:"speed_factor"`   // how many times slower than its class
 	Chosen        uint64          `json:"chosen"`
@@ -116,7 +118,7 @@ func (r *Router) llmStatus(l *llm) LLMStatus {
 }
 
 func (r *Router) endpointStatus(e *endpoint, now time.Time) EndpointStatus {
-	load := e.load(r, now)
+	load, own := e.load(r, now), float64(r.ledger.Own(e.id, e.incarnation))
 	return EndpointStatus{
 		ID: e.id, URL: e.state.URL, Class: e.state.Class, Healthy: e.state.Healthy, Draining: e.state.Draining,
 		Standing:      r.standing(e.state, now).String(),
@@ -124,7 +126,8 @@ func (r *Router) endpointStatus(e *endpoint, now time.Time) EndpointStatus {
 		Waiting:       feature.Number(load.Scraped.Waiting),
 		Running:       feature.Number(load.Scraped.Running),
 		KVUsed:        feature.Number(load.Scraped.KVUsed),
-		InFlight:      feature.Number(load.Ledger.Requests),
+		InFlight:      feature.Number(own),
+		Elsewhere:     feature.Number(load.Ledger.Requests - own),
 		PrefillTokens: feature.Number(load.Ledger.PrefillTokens),
 		SpeedFactor:   feature.Number(load.Profile.SpeedFactor),
 		Chosen:        e.chosen,

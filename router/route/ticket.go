@@ -50,6 +50,12 @@ type Ticket struct {
 	pending int       // tokens not yet told the ledger
 	told    time.Time // when it was told last
 
+	// For other routers, under router.mu.
+	number    uint64 // of its present charge
+	chargedAt time.Time
+	generated int // tokens that the ledger was told of
+	shown     int // and the others
+
 	events atomic.Int64    // of the stream that carried generated tokens
 	last   atomic.Int64    // when the last of them came, in Unix nanoseconds
 	mark   correction.Mark // of the last tick; guarded by router.mu
@@ -94,6 +100,7 @@ func (t *Ticket) charge(now time.Time) {
 	e.live[t] = struct{}{}
 	e.silent[t] = struct{}{}
 	e.chosen++
+	t.tellCharged(now)
 }
 
 // settle takes the ticket off its endpoint. Called under router.mu.
@@ -102,6 +109,7 @@ func (t *Ticket) settle() {
 	t.endpoint.touch()
 	delete(t.endpoint.live, t)
 	delete(t.endpoint.silent, t)
+	t.tellSettled()
 }
 
 // Sent says that the request is being handed to the endpoint: its dispatch. A
@@ -125,6 +133,8 @@ func (t *Ticket) FirstToken(now time.Time) {
 	delete(t.endpoint.silent, t)
 	t.endpoint.clock.Prefilled(now, t.work)
 	t.mark.Begin(now)
+	t.generated = 1
+	t.tellGenerated(now)
 	if t.query.Streaming {
 		t.judge(now, feature.SecondsOf(now.Sub(t.dispatched())), feature.Seconds(feature.Unknown), 0)
 	}
@@ -153,6 +163,7 @@ func (t *Ticket) Progress(tokens, events int, now time.Time) {
 	}
 	t.router.mu.Lock()
 	t.router.ledger.Tokens(t.handle, t.pending, now)
+	t.generated += t.pending
 	t.endpoint.touch()
 	t.router.mu.Unlock()
 	t.pending, t.told = 0, now

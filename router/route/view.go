@@ -20,6 +20,7 @@ type scratch struct {
 	llm         *llm
 	state       correction.State
 	stateReason string
+	without     string // peers that nothing is heard of
 
 	// The candidates, side by side, and what Decide makes of them. Also the
 	// next decision finds here those of which it sees nothing new.
@@ -45,11 +46,11 @@ type scratch struct {
 
 // chain hashes the prompt in place. A piece that is no text takes as many
 // bytes of it as text of its tokens would, at so many tokens a byte.
-func (s *scratch) chain(q *Query, perByte float64) []uint64 {
+func (s *scratch) chain(q *Query, perByte float64, salt string) []uint64 {
 	if q.Prompt == nil {
 		return nil
 	}
-	s.hasher.Reset(prefix.Seed{LLM: q.LLM, Salt: q.Salt}, prefix.DefaultBlockBytes)
+	s.hasher.Reset(prefix.Seed{Deployment: salt, LLM: q.LLM, Salt: q.Salt}, prefix.DefaultBlockBytes)
 	owed := 0.0 // bytes, the fraction that the pieces so far are short of
 	for p := range q.Prompt {
 		if p.Tokens <= 0 {
