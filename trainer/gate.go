@@ -13,7 +13,8 @@ import (
 )
 
 // Verdict is what the gate found. Losses are mean pinball losses of
-// ln(actual/prior) on held-out rows.
+// ln(actual/prior) on held-out rows. Everyone is judged as a router would use it:
+// corrected online, in order of time, by the outcomes known at each decision.
 type Verdict struct {
 	Accepted bool     `json:"accepted"`
 	Reasons  []string `json:"reasons"`           // of a refusal, for people
@@ -32,6 +33,7 @@ type Verdict struct {
 	// The candidate's loss less the rival's, over the prior's, summed over the
 	// learned heads; below 0 is better.
 	VersusPrior  evaluate.Interval  `json:"versus_prior"`
+	VersusPlain  *evaluate.Interval `json:"versus_prior_plain,omitempty"` // neither corrected: before a router has learned anything
 	VersusCART   evaluate.Interval  `json:"versus_cart"`
 	VersusLevel  evaluate.Interval  `json:"versus_level"` // of TTFT alone; the level is the same latency for every row
 	VersusServed *evaluate.Interval `json:"versus_served,omitempty"`
@@ -102,7 +104,7 @@ func (v *Verdict) refuse(ground Ground, reason string) {
 type HeadVerdict struct {
 	Head      string             `json:"head"`
 	Rows      int                `json:"rows"`     // held out, with this head's target
-	Distinct  int                `json:"distinct"` // different forecasts of the candidate on them
+	Distinct  int                `json:"distinct"` // different forecasts of the candidate on them, uncorrected
 	Candidate evaluate.Interval  `json:"candidate"`
 	Prior     evaluate.Interval  `json:"prior"`
 	CART      evaluate.Interval  `json:"cart"`
@@ -116,9 +118,9 @@ type rivals struct {
 	served                        *contender // nil when nothing is served
 }
 
-// online is the same once a router has corrected them; the level needs none.
+// online is the same once a router has corrected them.
 func (r rivals) online(judge []sample) rivals {
-	out := rivals{candidate: online(r.candidate, judge), prior: online(r.prior, judge), cart: online(r.cart, judge)}
+	out := rivals{candidate: online(r.candidate, judge), prior: online(r.prior, judge), cart: online(r.cart, judge), level: online(r.level, judge)}
 	if r.served != nil {
 		served := online(*r.served, judge)
 		out.served = &served
@@ -174,28 +176,28 @@ const (
 	skilledOrder = 0.55
 )
 
-// verdict compares the contenders on the held-out rows and decides. On the
-// loss of all learned heads together the candidate must beat the prior with
-// 95 % confidence, beat CART, and not lose to the served bundle. On TTFT it
-// must be skilled: who can't do better than one number for all has nothing to
-// say, and where that number beats the prior by far, the rows are not what they
+// verdict compares the contenders on the held-out rows, plain and corrected
+// online, and decides. On the loss of all learned heads together the candidate
+// must beat the prior once both are corrected, and with 95 % confidence then or
+// before; beat CART, and not lose to the served bundle. On TTFT it must be
+// skilled: who can't do better than one number for all has nothing to say, and
+// where that number beats the prior by far, the rows are not what they
 // claim. No single head may be worse than the prior or the level by more than
 // headMargin with 95 % confidence, none of the two latencies may have both
 // heads say the same of every row, and none may be missing that the served
 // bundle has. For the rest see judgeOrder, judgeCoverage and leakOf.
-func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) *Verdict {
+func (t *Trainer) verdict(past, judge []sample, learned targets, plain, r rivals) *Verdict {
 	v := &Verdict{LearnRows: len(past), Reasons: []string{}, Grounds: []Ground{}}
 	for target := range bundle.Targets {
-		v.Heads = append(v.Heads, t.headVerdict(target, judge, r))
+		v.Heads = append(v.Heads, t.headVerdict(target, judge, plain, r))
 	}
 	v.HeldOut = v.Heads[bundle.TTFTP50].Rows
 	v.TTFTMedianAPE, v.PriorTTFTMedianAPE = medianAPE(bundle.TTFTP50, r.candidate, judge), medianAPE(bundle.TTFTP50, r.prior, judge)
 	v.TPOTMedianAPE, v.PriorTPOTMedianAPE = medianAPE(bundle.TPOTP50, r.candidate, judge), medianAPE(bundle.TPOTP50, r.prior, judge)
-	corrected := r.online(judge)
-	t.judgeLosses(v, judge, learned, r)
+	t.judgeLosses(v, judge, learned, plain, r)
 	for target := range bundle.Targets {
 		if learned[target] {
-			t.judgeHead(v, target, judge, r, corrected)
+			t.judgeHead(v, target, judge, plain, r)
 		}
 	}
 	if !v.skilled() {
@@ -203,7 +205,7 @@ func (t *Trainer) verdict(past, judge []sample, learned targets, r rivals) *Verd
 	}
 	if !learned[bundle.TPOTP50] {
 		v.Missing = append(v.Missing, fmt.Sprintf("no TPOT: %d of %d held-out rows have one, so the prior stays", v.Heads[bundle.TPOTP50].Rows, len(judge)))
-		if r.served != nil && (says(*r.served, bundle.TPOTP50) || says(*r.served, bundle.TPOTP90)) {
+		if plain.served != nil && (says(*plain.served, bundle.TPOTP50) || says(*plain.served, bundle.TPOTP90)) {
 			v.refuse(MissingTPOT, "has no TPOT, which the served bundle has")
 		}
 	}
@@ -225,10 +227,12 @@ func (v *Verdict) skilled() bool {
 }
 
 // judgeLosses compares the losses of all heads together.
-func (t *Trainer) judgeLosses(v *Verdict, judge []sample, learned targets, r rivals) {
+func (t *Trainer) judgeLosses(v *Verdict, judge []sample, learned targets, plain, r rivals) {
 	v.VersusPrior, v.VersusCART = t.versus(r.candidate, r.prior, learned, judge, r), t.versus(r.candidate, r.cart, learned, judge, r)
+	uncorrected := t.versus(plain.candidate, plain.prior, learned, judge, plain)
+	v.VersusPlain = &uncorrected
 	v.VersusLevel = t.versus(r.candidate, r.level, targets{bundle.TTFTP50: true, bundle.TTFTP90: true}, judge, r)
-	if !(v.VersusPrior.High < 0) {
+	if !(v.VersusPrior.Mean < 0 && min(v.VersusPrior.High, uncorrected.High) < 0) {
 		v.refuse(NoBetterThanPrior, "does not beat the prior")
 	}
 	if !(v.VersusCART.Mean < 0) {
@@ -244,7 +248,7 @@ func (t *Trainer) judgeLosses(v *Verdict, judge []sample, learned targets, r riv
 }
 
 // judgeHead looks at one learned head.
-func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, r, corrected rivals) {
+func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, plain, r rivals) {
 	head := v.Heads[target]
 	median := learn.Quantiles[target] == 0.5
 	if median && head.Distinct < 2 && v.Heads[target+1].Distinct < 2 {
@@ -259,12 +263,12 @@ func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, r,
 		v.refuse(NoBetterThanLevel, fmt.Sprintf("%s is worse than one number for all requests", head.Head))
 	}
 	if median {
-		o := t.order(target, judge, r, corrected)
+		o := t.order(target, judge, plain, r)
 		v.Order = append(v.Order, o)
 		v.judgeOrder(o)
 		return
 	}
-	for _, c := range coverage(target, judge, corrected.candidate) {
+	for _, c := range coverage(target, judge, r.candidate) {
 		v.Coverage = append(v.Coverage, c)
 		v.judgeCoverage(c)
 	}
@@ -281,7 +285,7 @@ func (t *Trainer) judgeStored(v *Verdict, b *bundle.Bundle, e *bundle.Evaluator,
 }
 
 // headVerdict is what one head of everyone lost.
-func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) HeadVerdict {
+func (t *Trainer) headVerdict(target bundle.Target, judge []sample, plain, r rivals) HeadVerdict {
 	lost := func(c contender) evaluate.Interval {
 		return evaluate.Bootstrap(losses(target, c, judge), t.config.Seed)
 	}
@@ -303,7 +307,7 @@ func (t *Trainer) headVerdict(target bundle.Target, judge []sample, r rivals) He
 			continue
 		}
 		h.Rows++
-		seen[math.Round(forecast/sameForecast)] = true
+		seen[math.Round(plain.candidate[target][i]/sameForecast)] = true
 		if y <= forecast {
 			below++
 		}
@@ -345,7 +349,7 @@ func says(c contender, target bundle.Target) bool {
 }
 
 // stillGood reports whether the served bundle is better than the prior on the
-// judged rows. It had to be so with 95 % confidence to be published; to stay
+// judged rows, both corrected online. It had to be so with 95 % confidence to be published; to stay
 // it need not prove that anew on every small window, or chance would make it
 // stale now and then.
 func (t *Trainer) stillGood(judge []sample, r rivals) bool {

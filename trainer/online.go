@@ -1,60 +1,41 @@
 package trainer
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
-	"github.com/spillway-llm/spillway/router/correction"
 )
 
 // online is what a contender says once a router has corrected it: every row by
 // what the held-out rows of the same endpoint, whose outcomes were known when it
 // was decided, left of its p50, and its p90 by where the outcomes of like load
 // came. An error that an endpoint has in all its requests is gone by that in a
-// minute; what endpoints are put in order by, and how many outcomes a p90
-// covers, is what remains.
+// minute; what is left is what a router decides by.
 func online(c contender, judge []sample) contender {
 	var out contender
+	if c[0] == nil { // there is none
+		return out
+	}
 	for target := range out {
-		out[target] = slices.Clone(c[target])
+		out[target] = make([]float64, len(judge))
 	}
-	byEnd := make([]int, len(judge))
-	for i := range byEnd {
-		byEnd[i] = i
-	}
-	slices.SortStableFunc(byEnd, func(a, b int) int { return cmp.Compare(judge[a].Finished.UnixNano(), judge[b].Finished.UnixNano()) })
-	offsets := map[string]*correction.Offset{}
-	of := func(i int) *correction.Offset {
-		o := offsets[judge[i].Endpoint]
-		if o == nil {
-			o = &correction.Offset{}
-			offsets[judge[i].Endpoint] = o
-		}
-		return o
-	}
-	var p90s correction.Coverage
-	corrected := make([]feature.Forecast, len(judge))
-	known := 0
+	var router evaluate.Online
 	for i := range judge {
-		for known < len(byEnd) && judge[byEnd[known]].Finished.Before(judge[i].Decided) {
-			k := byEnd[known]
-			prior := judge[k].Vector.Prior()
-			plain, ttft, tpot := said(c, k, prior), prior.TTFT*feature.Seconds(math.Exp(judge[k].TTFT)), prior.TPOT*feature.Seconds(math.Exp(judge[k].TPOT))
-			of(k).Observe(plain, ttft, tpot)
-			p90s.Observe(&correction.Said{Plain: plain, Corrected: corrected[k], Load: loadOf(&judge[k].Vector)}, ttft, tpot)
-			known++
+		s := &judge[i]
+		prior := s.Vector.Prior()
+		said := router.Correct(&evaluate.Case{
+			At: s.Decided, Endpoint: s.Endpoint, Load: loadOf(&s.Vector), CensoredAt: feature.Seconds(feature.Unknown),
+			TTFT: prior.TTFT * feature.Seconds(math.Exp(s.TTFT)), TPOT: prior.TPOT * feature.Seconds(math.Exp(s.TPOT)),
+		}, said(c, i, prior), s.Finished)
+		for _, x := range []struct {
+			p50   bundle.Target
+			q     feature.Quantiles
+			prior feature.Seconds
+		}{{bundle.TTFTP50, said.TTFT, prior.TTFT}, {bundle.TPOTP50, said.TPOT, prior.TPOT}} {
+			out[x.p50][i], out[x.p50+1][i] = math.Log(float64(x.q.P50/x.prior)), math.Log(float64(x.q.P90/x.prior))
 		}
-		prior := judge[i].Vector.Prior()
-		plain := said(c, i, prior)
-		by := correction.Correct(of(i), &p90s, plain, loadOf(&judge[i].Vector))
-		out[bundle.TTFTP50][i] += by.TTFT.P50
-		out[bundle.TTFTP90][i] = max(out[bundle.TTFTP90][i]+by.TTFT.P90, out[bundle.TTFTP50][i])
-		out[bundle.TPOTP50][i] += by.TPOT.P50
-		out[bundle.TPOTP90][i] = max(out[bundle.TPOTP90][i]+by.TPOT.P90, out[bundle.TPOTP50][i])
-		corrected[i] = said(out, i, prior)
 	}
 	return out
 }

@@ -38,10 +38,10 @@ const (
 	// know what a router corrects anyway.
 	orderMarginCART = 0.05
 	// mostSpread is how unlike the biases of endpoints may be at most, as a
-	// share, where the rivals do better: what uncorrected costs a few percent
+	// share, where the prior does better: what uncorrected costs a few percent
 	// of latency on mixed traffic.
 	mostSpread = 0.05
-	// spreadMargin and spreadRatio are how much better a rival's has to be to
+	// spreadMargin and spreadRatio are how much better the prior's has to be to
 	// count: about what chance makes of a few hundred rows, where endpoints are
 	// alike and where they are not.
 	spreadMargin = 0.03
@@ -50,10 +50,10 @@ const (
 
 // order compares the order of p50 forecasts, as a router corrects them, and
 // their biases, as they are.
-func (t *Trainer) order(target bundle.Target, judge []sample, r, corrected rivals) OrderVerdict {
+func (t *Trainer) order(target bundle.Target, judge []sample, plain, r rivals) OrderVerdict {
 	v := OrderVerdict{Latency: map[bundle.Target]string{bundle.TTFTP50: "ttft", bundle.TPOTP50: "tpot"}[target]}
 	seed := t.config.Seed
-	rows := dispatched(target, corrected.candidate, judge)
+	rows := dispatched(target, r.candidate, judge)
 	over := func(rival contender) (its, candidates evaluate.Interval) {
 		theirs := dispatched(target, rival, judge)
 		forecasts := make([]float64, len(theirs))
@@ -63,13 +63,13 @@ func (t *Trainer) order(target bundle.Target, judge []sample, r, corrected rival
 		return evaluate.Concordance(theirs, seed), evaluate.ConcordanceOver(rows, forecasts, seed)
 	}
 	spread := func(c contender) evaluate.BiasSpread { return spreadOf(dispatched(target, c, judge)) }
-	v.Candidate, v.Spread = evaluate.Concordance(rows, seed), spread(r.candidate)
-	v.Prior, v.OverPrior = over(corrected.prior)
-	v.CART, v.OverCART = over(corrected.cart)
-	v.PriorSpread = spread(r.prior)
+	v.Candidate, v.Spread = evaluate.Concordance(rows, seed), spread(plain.candidate)
+	v.Prior, v.OverPrior = over(r.prior)
+	v.CART, v.OverCART = over(r.cart)
+	v.PriorSpread = spread(plain.prior)
 	if r.served != nil {
-		its, above := over(*corrected.served)
-		bias := spread(*r.served)
+		its, above := over(*r.served)
+		bias := spread(*plain.served)
 		v.Served, v.OverServed, v.ServedBias = &its, &above, &bias
 	}
 	return v
@@ -102,8 +102,9 @@ func spreadOf(rows []evaluate.Dispatched) evaluate.BiasSpread {
 }
 
 // judgeOrder refuses a candidate that orders pairs worse than a rival by more
-// than a margin, with 95 % confidence, or whose biases are more unlike than 5 % and than a rival's.
-// Better than a rival it need not be: where the rival already orders nearly
+// than a margin, with 95 % confidence, or whose biases are more unlike than 5 % and than the
+// prior's: those of a served bundle may be more alike, where it had learned by
+// heart what a router now corrects. Better than a rival it need not be: where the rival already orders nearly
 // all, nothing is left to win.
 func (v *Verdict) judgeOrder(o OrderVerdict) {
 	for _, x := range []struct {
@@ -116,9 +117,6 @@ func (v *Verdict) judgeOrder(o OrderVerdict) {
 		}
 	}
 	least := o.PriorSpread.Typical
-	if o.ServedBias != nil && !feature.IsUnknown(float64(o.ServedBias.Typical)) {
-		least = min(least, o.ServedBias.Typical)
-	}
 	if o.Spread.Typical > mostSpread && o.Spread.Typical > spreadRatio*least+spreadMargin {
 		v.refuse(UnlikeBiases, fmt.Sprintf("its bias of %s differs by %.0f %% between endpoints, %.0f %% without it", o.Latency, 100*o.Spread.Typical, 100*least))
 	}

@@ -240,14 +240,16 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 
 // compete fits a candidate and judges it; the verdict goes into the result. A
 // fit that fails is a refusal too, of a candidate without bytes.
-func (t *Trainer) compete(ctx context.Context, c *cycle, past, judge []sample, learned targets, r rivals) (written []byte, err error) {
+func (t *Trainer) compete(ctx context.Context, c *cycle, past, judge []sample, learned targets, plain rivals) (written []byte, err error) {
 	var verdict *Verdict
+	r := plain.online(judge)
 	candidate, err := t.fit(ctx, c, past, learned)
 	if err == nil {
 		var e *bundle.Evaluator
 		if candidate, e, written, err = stored(candidate); err == nil {
-			r.candidate = contenderOf(e, judge)
-			verdict = t.verdict(past, judge, learned, r)
+			plain.candidate = contenderOf(e, judge)
+			r.candidate = online(plain.candidate, judge)
+			verdict = t.verdict(past, judge, learned, plain, r)
 			t.judgeStored(verdict, candidate, e, len(written), judge)
 		}
 	}

@@ -98,7 +98,7 @@ func printVerdicts(w io.Writer, list []storedVerdict) error {
 func verdictTable(v *trainer.Verdict) string {
 	var s strings.Builder
 	if len(v.Heads) > 0 {
-		fmt.Fprintf(&s, "  learned from %d rows, judged on %d later ones; pinball loss of ln(actual/prior) [95 %%]\n", v.LearnRows, v.HeldOut)
+		fmt.Fprintf(&s, "  learned from %d rows, judged on %d later ones; pinball loss of ln(actual/prior), all corrected online [95 %%]\n", v.LearnRows, v.HeldOut)
 		lossTable(&s, v)
 		orderTable(&s, v)
 		coverageTable(&s, v)
@@ -125,8 +125,8 @@ func lossTable(s *strings.Builder, v *trainer.Verdict) {
 			row(h.Head, fmt.Sprint(h.Rows), interval(&h.Candidate), interval(&h.Prior), interval(&h.CART), interval(h.Served), fmt.Sprint(h.Distinct), percent(h.Below))
 		}
 	})
-	fmt.Fprintf(s, "  loss less that of: the prior %s, CART %s, one number for all (TTFT) %s, the served bundle %s\n",
-		interval(&v.VersusPrior), interval(&v.VersusCART), interval(&v.VersusLevel), interval(v.VersusServed))
+	fmt.Fprintf(s, "  loss less that of: the prior %s, CART %s, one number for all (TTFT) %s, the served bundle %s; both uncorrected, the prior %s\n",
+		interval(&v.VersusPrior), interval(&v.VersusCART), interval(&v.VersusLevel), interval(v.VersusServed), interval(v.VersusPlain))
 }
 
 func orderTable(s *strings.Builder, v *trainer.Verdict) {

@@ -45,7 +45,7 @@ func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, err
 	var proven [bundle.Targets]worth
 	var trials [bundle.Targets][]fold
 	var forms fit.Forms
-	plain, rich, err := trialsOf(ctx, task.Samples, &settings)
+	plain, rich, err := foldsOf(ctx, thinned(task.Samples, trialMost), &settings)
 	if err != nil {
 		return nil, unfitted(ctx, bundle.TTFTP50, err)
 	}
@@ -63,7 +63,8 @@ func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, err
 			return nil, unfitted(ctx, x.target, err)
 		}
 	}
-	all := eraOf(task.Samples, forms, settings.HalfLife)
+	level, _ := levelled(task.Samples, settings.HalfLife)
+	all := eraOf(level, forms, settings.HalfLife)
 	binned, err := gbdt.Bin(ctx, feature.Names(), wide(all.samples), settings.options(bundle.TTFTP50))
 	if err != nil {
 		return nil, unfitted(ctx, bundle.TTFTP50, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
@@ -18,51 +19,52 @@ type era struct {
 	fitted  physics.Fitted
 }
 
-// cut is samples up to a moment, and those that came next.
-type cut struct {
-	early, late []Sample
-	binned      *gbdt.Binned // the vectors of both, by the bins of the early ones
-}
-
-// cuts of the samples at several moments.
-func cuts(ctx context.Context, samples []Sample, opts gbdt.Options) ([]cut, error) {
-	part := len(samples) / (judgedParts + learnedParts)
-	if part == 0 {
-		return nil, nil
-	}
-	x := wide(samples)
-	out := make([]cut, judgedParts)
-	for i := range out {
-		at := len(samples) - (judgedParts-i)*part
-		until := at + part
-		early, err := gbdt.Bin(ctx, feature.Names(), x[:at*feature.Width], opts)
-		if err != nil {
-			return nil, err
-		}
-		both, err := early.With(ctx, x[at*feature.Width:until*feature.Width], opts)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = cut{samples[:at], samples[at:until], both}
-	}
-	return out, nil
-}
-
 // fold is what was learned up to a moment, and the samples after it that judge
-// that.
+// that; both less the effects of their endpoints, as they were known then.
 type fold struct {
 	early  era
 	late   []Sample
-	binned *gbdt.Binned // of both
+	asIs   []Sample     // the late ones, with the effects
+	binned *gbdt.Binned // the vectors of both, by the bins of the early ones
 }
 
-// folds fits priors of the given forms to what came before each cut.
-func folds(all []cut, forms fit.Forms, halfLife time.Duration) []fold {
-	out := make([]fold, len(all))
-	for i, c := range all {
-		out[i] = fold{early: eraOf(c.early, forms, halfLife), late: c.late, binned: c.binned}
+// foldsOf cuts samples at several moments. The priors of the first result are
+// the analytic one times a number, those of the second sums of terms.
+func foldsOf(ctx context.Context, samples []Sample, settings *Settings) (plain, rich []fold, err error) {
+	part := len(samples) / (judgedParts + learnedParts)
+	if part == 0 {
+		return nil, nil, nil
 	}
-	return out
+	x, opts := wide(samples), settings.options(bundle.TTFTP50)
+	for i := range judgedParts {
+		at := len(samples) - (judgedParts-i)*part
+		until := at + part
+		binned, err := gbdt.Bin(ctx, feature.Names(), x[:at*feature.Width], opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		if binned, err = binned.With(ctx, x[at*feature.Width:until*feature.Width], opts); err != nil {
+			return nil, nil, err
+		}
+		early, effects := levelled(samples[:at], settings.HalfLife)
+		late := effects.without(samples[at:until])
+		of := func(form fit.Form) fold {
+			return fold{eraOf(early, fit.Forms{TTFT: form, TPOT: form}, settings.HalfLife), late, samples[at:until], binned}
+		}
+		plain, rich = append(plain, of(fit.Scaled)), append(rich, of(fit.Full))
+	}
+	return plain, rich, nil
+}
+
+// levelled is samples less the effects of their endpoints, beyond the best
+// prior.
+func levelled(samples []Sample, halfLife time.Duration) ([]Sample, effects) {
+	if alone(samples) {
+		return samples, effects{}
+	}
+	e := eraOf(samples, fit.Forms{TTFT: fit.Full, TPOT: fit.Full}, halfLife)
+	own := effectsOf(samples, e.weights, &e.fitted)
+	return own.without(samples), own
 }
 
 // eraOf fits a prior of the given forms to samples. Where they do not describe

@@ -115,17 +115,6 @@ func try(ctx context.Context, target bundle.Target, folds []fold, settings *Sett
 	return w, nil
 }
 
-// trialsOf are the folds that all heads are tried in, with a prior that is the
-// analytic one times a number, and with a sum of terms.
-func trialsOf(ctx context.Context, samples []Sample, settings *Settings) (plain, rich []fold, err error) {
-	all, err := cuts(ctx, thinned(samples, trialMost), settings.options(bundle.TTFTP50))
-	if err != nil {
-		return nil, nil, err
-	}
-	of := func(form fit.Form) []fold { return folds(all, fit.Forms{TTFT: form, TPOT: form}, settings.HalfLife) }
-	return of(fit.Scaled), of(fit.Full), nil
-}
-
 // form finds out which form of prior, with a forest on what it leaves,
 // predicts best what comes next: the sum of terms, which extrapolates better,
 // unless the analytic prior times a number wins every time.
