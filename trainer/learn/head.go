@@ -58,16 +58,25 @@ func (t *trial) loss(target bundle.Target, c choice, counts func(i int) bool) fl
 
 func every(int) bool { return true }
 
-// short is what a choice must be moved by so that the head's share of the
-// judges comes at or below it. What they all have come slower or faster is left
-// out: a router finds that out by itself.
-func (t *trial) short(target bundle.Target, c choice) float64 {
-	over := make([]float64, len(t.judges.y))
-	for i, y := range t.judges.y {
-		over[i] = y - t.forecast(i, c)
+// short is what a choice must be moved by so that the head's share of the judges
+// of all trials comes at or below it, and of what comes next, within sureErrors.
+// What an endpoint adds counts: where a router has not learned it yet, a p90 must
+// hold nevertheless. What all judges of a trial have come slower or faster is left
+// out: that a router learns from the first few.
+func short(target bundle.Target, trials []trial, c choice) float64 {
+	var over []float64
+	for k := range trials {
+		t := &trials[k]
+		drift := t.judges.quantile(0.5) - t.median
+		asIs := tableOver(target, t.fold.asIs, nil, &t.fold.early.fitted)
+		for i, y := range asIs.y {
+			over = append(over, y-t.forecast(i, c)-drift)
+		}
 	}
 	slices.Sort(over)
-	return evaluate.Quantile(over, Quantiles[target]) - (t.judges.quantile(0.5) - t.median)
+	q := Quantiles[target]
+	sure := q + sureErrors*math.Sqrt(q*(1-q)/float64(len(over)))
+	return evaluate.Quantile(over, min(sure, (1+q)/2))
 }
 
 // forecast is what a choice says of one of the judges.
@@ -107,9 +116,9 @@ func try(ctx context.Context, target bundle.Target, folds []fold, settings *Sett
 	w.damping = best.damping
 	for i := range trials {
 		w.losses = append(w.losses, trials[i].loss(target, best, every))
-		if !median {
-			w.widen += trials[i].short(target, best) / float64(len(trials))
-		}
+	}
+	if !median {
+		w.widen = short(target, trials, best)
 	}
 	w.widen = max(0, w.widen) // what came too high by growing past its noise need not again
 	return w, nil
