@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-llm/spillway/featurestore"
 	"github.com/spillway-llm/spillway/featurestore/featurestoretest"
 	"github.com/spillway-llm/spillway/internal/evaluate/offpolicy"
 	"github.com/spillway-llm/spillway/internal/export"
@@ -160,6 +161,36 @@ func TestEvaluatePolicy(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Another bundle forecasts the logged vectors anew, those of its own LLM.
+func TestEvaluatePolicyBundle(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	must(t, database, "store", "migrate")
+	store, err := featurestore.Open(t.Context(), database, featurestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	lease, _, err := store.AcquireLease(t.Context(), "refit", "test", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, _, err := store.PublishBundle(t.Context(), lease, featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true, MaxAge: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	args := []string{"evaluate", "policy", "--bundle", fmt.Sprint(version), "--rows"}
+	text := must(t, database, append(args, writeExport(t, "own.parquet", policyRows(llm, 200, begin)))...)
+	for _, want := range []string{"the configured policy, forecasts made anew", "198 of 200 decisions judged", "made again by predicted (200)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in:\n%s", want, text)
+		}
+	}
+	mistake{database: database, args: append(args, writeExport(t, "others.parquet", policyRows("another", 20, begin))),
+		says: []string{fmt.Sprintf("--bundle %d is of %s", version, llm), "another"}}.check(t)
 }
 
 func TestEvaluatePolicyMistakes(t *testing.T) {
