@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -110,6 +111,10 @@ type HeadVerdict struct {
 	CART      evaluate.Interval  `json:"cart"`
 	Served    *evaluate.Interval `json:"served,omitempty"`
 	Below     feature.Number     `json:"below"` // share of actuals at or below the forecast; ideally the head's quantile
+
+	// GoesBy are the features that the candidate's forest goes by most; none where
+	// it is left out.
+	GoesBy []learn.Importance `json:"goes_by,omitempty"`
 }
 
 // rivals are what a candidate is judged beside.
@@ -275,13 +280,18 @@ func (t *Trainer) judgeHead(v *Verdict, target bundle.Target, judge []sample, pl
 }
 
 // judgeStored looks at the candidate as it will be served.
-func (t *Trainer) judgeStored(v *Verdict, b *bundle.Bundle, e *bundle.Evaluator, size int, judge []sample) {
+func (t *Trainer) judgeStored(ctx context.Context, v *Verdict, b *bundle.Bundle, e *bundle.Evaluator, size int, judge []sample) error {
 	v.Cost = costOf(e, size, judge)
 	t.judgeCost(v)
 	v.Pairs, v.Falls = falls(e, b.Coefficients, judge, t.config.Seed)
 	if v.Falls > 0 {
 		v.refuse(NotMonotone, fmt.Sprintf("moves against a feature's sign in %d of %d pairs", v.Falls, v.Pairs))
 	}
+	goesBy, err := learn.Importances(ctx, b, judge, t.config.Seed)
+	for target := range goesBy {
+		v.Heads[target].GoesBy = goesBy[target]
+	}
+	return err
 }
 
 // headVerdict is what one head of everyone lost.

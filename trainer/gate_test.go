@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/featurestore/featurestoretest"
+	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer"
 )
@@ -151,7 +152,10 @@ func TestPriorsOfOtherRowsAreNotLearnedFrom(t *testing.T) {
 func TestAVerdictSaysWhatItIsMadeOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{Store: &featurestoretest.Memory{}}
-		newWorld(t, 32).add(1600, time.Now(), time.Second).write(t, s)
+		w := newWorld(t, 32)
+		load := w.ttft
+		w.ttft = func(l feature.Load) float64 { return load(l) + 0.2*math.Tanh(20*(float64(l.Scraped.Age)-0.5)) } // which no prior knows
+		w.add(1600, time.Now(), time.Second).write(t, s)
 		r := once(t, small(t), s)
 		want(t, r, trainer.Accepted)
 		v := r.Verdict
@@ -187,6 +191,9 @@ func TestAVerdictSaysWhatItIsMadeOf(t *testing.T) {
 		}
 		if v.Cost.Bytes < 1000 || v.Pairs < 1000 || v.JudgedAt.IsZero() || v.Beside != nil || !v.Until.Before(time.Now()) {
 			t.Errorf("cost %+v, %d pairs, judged %v until %v beside %v", v.Cost, v.Pairs, v.JudgedAt, v.Until, v.Beside)
+		}
+		if list := v.Heads[bundle.TTFTP50].GoesBy; len(list) == 0 || list[0].Feature != "scrape_age" || !(list[0].Rise > 0) {
+			t.Errorf("the forest of TTFT goes by %+v, want scrape_age first", list)
 		}
 		if !(v.VersusLevel.High < 0) {
 			t.Errorf("against one number for all %+v", v.VersusLevel)

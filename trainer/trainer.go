@@ -250,7 +250,7 @@ func (t *Trainer) compete(ctx context.Context, c *cycle, past, judge []sample, l
 			plain.candidate = contenderOf(e, judge)
 			r.candidate = online(plain.candidate, judge)
 			verdict = t.verdict(past, judge, learned, plain, r)
-			t.judgeStored(verdict, candidate, e, len(written), judge)
+			err = t.judgeStored(ctx, verdict, candidate, e, len(written), judge)
 		}
 	}
 	if errors.Is(err, errUnfitted) {

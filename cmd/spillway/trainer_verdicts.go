@@ -100,6 +100,7 @@ func verdictTable(v *trainer.Verdict) string {
 	if len(v.Heads) > 0 {
 		fmt.Fprintf(&s, "  learned from %d rows, judged on %d later ones; pinball loss of ln(actual/prior), all corrected online [95 %%]\n", v.LearnRows, v.HeldOut)
 		lossTable(&s, v)
+		goesBy(&s, v)
 		orderTable(&s, v)
 		coverageTable(&s, v)
 		fmt.Fprintf(&s, "  median APE of p50: TTFT %s (prior %s), TPOT %s (prior %s)\n",
@@ -127,6 +128,20 @@ func lossTable(s *strings.Builder, v *trainer.Verdict) {
 	})
 	fmt.Fprintf(s, "  loss less that of: the prior %s, CART %s, one number for all (TTFT) %s, the served bundle %s; both uncorrected, the prior %s\n",
 		interval(&v.VersusPrior), interval(&v.VersusCART), interval(&v.VersusLevel), interval(v.VersusServed), interval(v.VersusPlain))
+}
+
+// goesBy names the three features that each head's forest goes by most, with what
+// its loss would rise by without each.
+func goesBy(s *strings.Builder, v *trainer.Verdict) {
+	for _, h := range v.Heads {
+		var parts []string
+		for _, x := range h.GoesBy[:min(3, len(h.GoesBy))] {
+			parts = append(parts, fmt.Sprintf("%s (%+.4f)", x.Feature, x.Rise))
+		}
+		if len(parts) > 0 {
+			fmt.Fprintf(s, "  beside the prior, %s goes by %s\n", h.Head, strings.Join(parts, ", "))
+		}
+	}
 }
 
 func orderTable(s *strings.Builder, v *trainer.Verdict) {

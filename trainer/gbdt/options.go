@@ -60,7 +60,8 @@ type Options struct {
 
 	// Start, when set, is a forest to go on from: the result holds its trees and
 	// then up to Trees new ones. It must have been fitted to the same features,
-	// objective and signs.
+	// objective and signs, and to labels of the same meaning: refits, whose labels
+	// are over a prior fitted anew each time, begin without.
 	Start *forest.Forest
 
 	// Validation, when set, is judged after every tree: training stops after
