@@ -129,9 +129,10 @@ func (r *router) ask(now time.Time) bool {
 			a.Result = correction.Invalid
 		}
 	}
-	if r.predictor != nil {
-		r.heard(now, a)
+	if r.predictor == nil {
+		return true
 	}
+	r.heard(now, a)
 	return a.Result == correction.Answered
 }
 
@@ -146,13 +147,18 @@ func (r *router) heard(now time.Time, a Answer) {
 			t.offset.Forget()
 		}
 	}
-	r.note(r.guard.Answered(now, correction.Answer{Bundle: a.Bundle, Validated: epoch.Add(a.Validated), MaxAge: a.MaxAge}))
+	r.note(r.guard.Answered(now, correction.Answer{Bundle: a.Bundle, Validated: epoch.Add(a.Validated), MaxAge: a.MaxAge}, r.vectors, r.answers))
 }
 
-// settled tells the guard what came of a forecast so far: TTFT with the first
-// token, TPOT at the end, over a number of tokens.
+// settled learns from what came of a forecast so far, and tells the guard: TTFT with
+// the first token, TPOT at the end, over a number of tokens.
 func (r *router) settled(t *ticket, now time.Time, ttft, tpot feature.Seconds, tokens int) {
-	if r.predictor == nil || !t.plain.Known() {
+	if !t.plain.Known() {
+		return
+	}
+	t.target.offset.Observe(t.plain, ttft, tpot)
+	r.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.forecast, Load: t.load, Overdue: t.overdue}, ttft, tpot)
+	if r.predictor == nil {
 		return
 	}
 	s := correction.Settled{Endpoint: t.target.id, DispatchedAt: t.decided, Forecast: t.forecast,

@@ -317,8 +317,8 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 						b.end()
 					case x == 16:
 						b.scrape(b.rng.IntN(5))
-					default: // for 2 ms route takes what it saw for new
-						b.pass(time.Duration(2+b.rng.IntN(200)) * time.Millisecond)
+					default: // for 5 ms route takes what it saw for new
+						b.pass(time.Duration(5+b.rng.IntN(200)) * time.Millisecond)
 					}
 				}
 				if b.doubted == 0 {

@@ -138,10 +138,6 @@ func (r *router) end(t *ticket, a answer, now time.Time) {
 	}
 	r.output.Observe(t.prompt, float64(a.outputTokens))
 	r.answered(t, a)
-	if t.plain.Known() {
-		t.target.offset.Observe(t.plain, a.ttft, a.tpot)
-		r.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.forecast, Load: t.load, Overdue: t.overdue}, a.ttft, a.tpot)
-	}
 	r.settled(t, now, feature.Seconds(feature.Unknown), a.tpot, a.outputTokens)
 	r.test(t, float64(a.cachedTokens))
 }

@@ -1,6 +1,10 @@
 package correction
 
-import "time"
+import (
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
 
 // Answer says what bundle a forecast came from.
 type Answer struct {
@@ -14,8 +18,16 @@ type Answer struct {
 type Guard struct {
 	machine *Machine
 	judge   Judge
+	against flags // answers that turn the order of their priors round
 	bundle  int64 // that answered last; 0: none yet
 }
+
+// When an answer turns the order of its priors round.
+const (
+	priorsApart   = 2.0                  // as a factor: the least prior TTFT of an answer's vectors and the greatest
+	priorsDiffer  = feature.Seconds(0.1) // and by as much, so that what endpoints add to every TTFT alike does not hide it
+	answersJudged = 8
+)
 
 // NewGuard returns a guard that has had no answer.
 func NewGuard(limits Limits, now time.Time) Guard { return Guard{machine: NewMachine(limits, now)} }
@@ -42,14 +54,53 @@ func (g *Guard) Bundle() int64 { return g.bundle }
 // forgotten.
 func (g *Guard) Supersedes(bundle int64) bool { return g.bundle != 0 && bundle != g.bundle }
 
-// Answered tells g of an answer that was Screened.
-func (g *Guard) Answered(now time.Time, a Answer) (Change, bool) {
+// Answered tells g of an answer that was Screened: out[i] is what was forecast from
+// vectors[i]. A residual refines the order of the priors, it does not turn it round:
+// where more than half of the answers do, for sure, no outcome need be waited for.
+func (g *Guard) Answered(now time.Time, a Answer, vectors []feature.Vector, out []feature.Forecast) (Change, bool) {
 	if a.Bundle != g.bundle {
-		g.bundle = a.Bundle
+		g.bundle, g.against = a.Bundle, flags{}
 		g.judge.Reset()
-		g.machine.Judged(now, "")
+		g.machine.relapses = 0
+	}
+	if reversed, told := turned(vectors, out); told {
+		g.against.add(reversed)
+	}
+	if c, moved := g.machine.Judged(now, g.fault()); moved {
+		return c, true
 	}
 	return g.machine.Answered(now, a.Validated, a.MaxAge)
+}
+
+// turned reports whether the vector with the least prior TTFT is forecast a longer
+// one than that with the greatest; told is false where they are much alike.
+func turned(vectors []feature.Vector, out []feature.Forecast) (reversed, told bool) {
+	least, most := -1, -1
+	for i := range out {
+		if !out[i].Known() {
+			continue
+		}
+		ttft := vectors[i].Prior().TTFT
+		if least < 0 || ttft < vectors[least].Prior().TTFT {
+			least = i
+		}
+		if most < 0 || ttft > vectors[most].Prior().TTFT {
+			most = i
+		}
+	}
+	if least < 0 {
+		return false, false
+	}
+	short, long := vectors[least].Prior().TTFT, vectors[most].Prior().TTFT
+	return out[least].TTFT.P50 > pairRatio*out[most].TTFT.P50, long > priorsApart*short && long-short > priorsDiffer
+}
+
+// fault says what speaks against the forecasts; empty when nothing does.
+func (g *Guard) fault() string {
+	if g.against.n >= answersJudged && g.against.least() > 0.5 {
+		return "forecasts turn the order of their priors round"
+	}
+	return g.judge.Fault()
 }
 
 // Failed tells g how a forecast failed; see Machine.
@@ -65,7 +116,7 @@ func (g *Guard) Settled(now time.Time, bundle int64, s *Settled) (Change, bool) 
 		return Change{}, false
 	}
 	g.judge.Observe(s)
-	return g.machine.Judged(now, g.judge.Fault())
+	return g.machine.Judged(now, g.fault())
 }
 
 // Overdue tells g of a request that still waits for its first token and is Refuted,
@@ -75,7 +126,7 @@ func (g *Guard) Overdue(now time.Time, bundle int64) (Change, bool) {
 		return Change{}, false
 	}
 	g.judge.Overdue()
-	return g.machine.Judged(now, g.judge.Fault())
+	return g.machine.Judged(now, g.fault())
 }
 
 // Tick lets time pass.

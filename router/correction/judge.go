@@ -9,16 +9,17 @@ import (
 
 // The rules by which outcomes say that forecasts are not to be believed.
 const (
-	judgedOutcomes = 200             // the last ones are looked at
-	judgedLeast    = 50              // under so many nothing is judged
-	wrongRatio     = 1.5             // more than half of them further than this from their p50, as a factor
-	wrongCoverage  = 0.75            // fewer than this share at or about below their p90
-	wrongMargin    = 1.2             // further above their p90 than this, as a factor; see Judge
-	judgedTokens   = 32              // an answer of fewer says nothing of TPOT: one step with a prefill in it may be half of it
-	pairWindow     = 5 * time.Second // two outcomes dispatched within it saw about the same fleet
-	pairRatio      = 1.05            // forecasts closer than this, as a factor, order nothing
-	pairsWaiting   = 8               // outcomes that still look for a second one
-	z99            = 2.5758          // of a 99 % interval
+	judgedOutcomes = 200                   // the last ones are looked at
+	judgedLeast    = 50                    // under so many nothing is judged
+	wrongRatio     = 1.5                   // more than half of them further than this from their p50, as a factor
+	wrongCoverage  = 0.75                  // fewer than this share at or about below their p90
+	wrongMargin    = 1.2                   // further above their p90 than this, as a factor; see Judge
+	missedApart    = 10 * time.Millisecond // requests dispatched nearer to each other were covered, or not, together
+	judgedTokens   = 32                    // an answer of fewer says nothing of TPOT: one step with a prefill in it may be half of it
+	pairWindow     = 5 * time.Second       // two outcomes dispatched within it saw about the same fleet
+	pairRatio      = 1.05                  // forecasts closer than this, as a factor, order nothing
+	pairsWaiting   = 8                     // outcomes that still look for a second one
+	z99            = 2.5758                // of a 99 % interval
 )
 
 // A Settled is one outcome beside what was forecast of it.
@@ -42,7 +43,7 @@ type Settled struct {
 // Outcomes that end together were slowed together. Where forecasts are so good
 // that their p90 is 5 % above their p50, the tide of the load carries a quarter of
 // 200 outcomes just above it now and then; only those a fifth above count as
-// missed. And a TTFT need not have come to be known to be late: see Overdue.
+// missed, and of requests dispatched within 10 ms of each other one counts. And a TTFT need not have come to be known to be late: see Overdue.
 type Judge struct{ ttft, tpot trial }
 
 // Observe takes in one outcome.
@@ -92,6 +93,7 @@ func (j *Judge) Reset() { *j = Judge{} }
 // trial is what is known of one latency.
 type trial struct {
 	far, missed, reversed flags
+	covered               time.Time // dispatch of the last request that missed tells of
 	waiting               [pairsWaiting]half
 	next                  int // place of the oldest in waiting
 }
@@ -113,7 +115,10 @@ func (t *trial) observe(s *Settled, q feature.Quantiles, actual feature.Seconds,
 	}
 	if counts {
 		t.far.add(math.Abs(miss) > math.Log(wrongRatio))
-		t.missed.add(actual > wrongMargin*q.P90)
+		if s.DispatchedAt.Sub(t.covered).Abs() >= missedApart {
+			t.covered = s.DispatchedAt
+			t.missed.add(actual > wrongMargin*q.P90)
+		}
 	}
 	t.pair(half{s.Endpoint, s.DispatchedAt, math.Log(float64(q.P50)), math.Log(float64(actual))})
 }

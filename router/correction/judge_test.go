@@ -217,3 +217,86 @@ func TestOutcomesMakeAMachineWrong(t *testing.T) {
 		t.Errorf("an answer while the fault lasts gave %+v", changes)
 	}
 }
+
+// What comes back and fails again has to be well for longer each time, until it
+// has been well for long, or is another bundle.
+func TestRelapsesLengthenTheHold(t *testing.T) {
+	hold := limits().ReturnHold
+	now := start
+	g := correction.NewGuard(limits(), now)
+	bundle := int64(1)
+	answer := func() (correction.Change, bool) {
+		return g.Answered(now, correction.Answer{Bundle: bundle}, nil, nil)
+	}
+	back := func() (waited time.Duration) {
+		g.Failed(now, correction.Broken, "gone")
+		began := now
+		for {
+			if c, moved := answer(); moved && c.To == correction.Live {
+				return now.Sub(began)
+			}
+			now = now.Add(hold / 10)
+		}
+	}
+	answer()
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 16} {
+		if got := back(); got != want*hold {
+			t.Errorf("return %d after %v, want %v", i, got, want*hold)
+		}
+		now = now.Add(hold)
+	}
+	now = now.Add(200 * hold)
+	if got := back(); got != hold {
+		t.Errorf("after a long time of health it came back after %v, want %v", got, hold)
+	}
+	now = now.Add(hold)
+	back()
+	bundle, now = 2, now.Add(hold)
+	answer()
+	if got := back(); got != 2*hold { // the fall is soon after the return
+		t.Errorf("another bundle came back after %v, want %v", got, 2*hold)
+	}
+}
+
+// A predictor that turns the order round is found out by its answers alone; one
+// that turns what is much alike is not.
+func TestAnswersThatTurnTheOrderOfPriorsRound(t *testing.T) {
+	vectors := func(ttft ...float32) []feature.Vector {
+		out := make([]feature.Vector, len(ttft))
+		for i, x := range ttft {
+			out[i][feature.ColumnPriorTTFT], out[i][feature.ColumnPriorTPOT] = x, 0.02
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name  string
+		prior []float32
+		says  []feature.Seconds
+		wrong bool
+	}{
+		{"in order", []float32{0.1, 1, 0.5}, []feature.Seconds{0.2, 1.5, 0.4}, false},
+		{"turned round", []float32{0.1, 1, 0.5}, []feature.Seconds{1, 0.2, 0.4}, true},
+		{"all alike", []float32{0.1, 1, 0.5}, []feature.Seconds{1, 1, 1}, false},
+		{"not twice the least", []float32{0.4, 0.7}, []feature.Seconds{1, 0.2}, false},
+		{"a little more than nothing", []float32{0.01, 0.1}, []feature.Seconds{1, 0.2}, false},
+		{"one candidate", []float32{1}, []feature.Seconds{1}, false},
+	} {
+		g := correction.NewGuard(limits(), start)
+		v := vectors(c.prior...)
+		out := make([]feature.Forecast, len(v))
+		for i := range out {
+			out[i] = forecast(c.says[i], 0.02)
+		}
+		answers := 0
+		for ; answers < 100; answers++ {
+			g.Answered(start, correction.Answer{Bundle: 1}, v, out)
+			if !g.Live() {
+				break
+			}
+		}
+		if c.wrong && answers > 10 || !c.wrong && answers < 100 {
+			state, reason, _ := g.State()
+			t.Errorf("%s: %s after %d answers (%s)", c.name, state, answers, reason)
+		}
+	}
+}

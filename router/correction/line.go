@@ -4,7 +4,7 @@ import "math"
 
 const (
 	lineMemory = 64   // outcomes that are remembered
-	lineShrink = 1.0  // outcomes' worth of belief that nothing remains
+	lineShrink = 4.0  // outcomes' worth of belief that nothing remains
 	lineRounds = 3    // rounds of the fit for an outcome; each begins where the last ended
 	lineUnit   = 0.1  // seconds: extras are of this order
 	lineNear   = 0.05 // errors below this share count alike
@@ -47,10 +47,12 @@ func (l *line) observe(forecast, actual float64, extra bool) {
 // fit is one round of least squares with weights that make it a least sum of
 // absolute errors.
 func (l *line) fit() {
-	w, x, xx, y, xy := lineShrink, 0.0, lineShrink/4, 0.0, 0.0
+	// The belief counts as outcomes do, the less the further it is off: else the
+	// noisier an endpoint's outcomes, the less of a plain error would be put right.
+	w, x, xx, y, xy := lineShrink*nearness(l.less), 0.0, lineShrink/4*nearness(l.more), 0.0, 0.0
 	for _, p := range l.kept[:l.n] {
 		px, py := float64(p.x), float64(p.y)-1
-		by := 1 / max(lineNear, math.Abs(py-l.less-l.more*px)) * lineNear
+		by := nearness(py - l.less - l.more*px)
 		w += by
 		x += by * px
 		xx += by * px * px
@@ -60,6 +62,9 @@ func (l *line) fit() {
 	d := w*xx - x*x
 	l.less, l.more = max(leastScale-1, (y*xx-x*xy)/d), (w*xy-x*y)/d
 }
+
+// nearness is what an error weighs in a round, from 0 to 1.
+func nearness(err float64) float64 { return lineNear / max(lineNear, math.Abs(err)) }
 
 // log is what is added to the logarithm of a forecast, within +-offsetMost. The
 // forecast that it gives never falls while the forecast it is given rises.

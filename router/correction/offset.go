@@ -6,10 +6,13 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
-const offsetMost = 0.5 // largest correction of an endpoint, in log
+// offsetMost is the largest correction of an endpoint, in log: 2.7 times. Forecasts
+// that are wrong by two on some endpoints only must be put right, for an error that
+// stays with an endpoint is what misleads most.
+const offsetMost = 1
 
 // Offset corrects the forecasts of one endpoint by what remained of the errors
-// of its last 64 outcomes: their median, as a share of the forecast, within +-0.5
+// of its last 64 outcomes: their median, as a share of the forecast, within +-1
 // in log. What an endpoint adds to every TTFT alike (front door, network) is
 // told from what it is slower by. The zero value corrects nothing.
 type Offset struct {

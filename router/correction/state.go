@@ -55,15 +55,19 @@ type Change struct {
 }
 
 // Machine holds the forecast state of one LLM. Leaving Live is never delayed;
-// coming back waits until nothing has been wrong for the return hold. Only the
-// first bundle ever ends Cold, and at once.
+// coming back waits until nothing has been wrong for the return hold, and twice as
+// long each time that it left Live again within ten such holds of coming back, up
+// to sixteen times: what fails again and again decides ever less. Only the first
+// bundle ever ends Cold, and at once.
 type Machine struct {
-	limits Limits
-	state  State
-	reason string
-	since  time.Time
-	well   time.Time // when the last trouble ended; zero while it lasts
-	fault  string    // what outcomes say against the forecasts; empty when nothing
+	limits   Limits
+	state    State
+	reason   string
+	since    time.Time
+	well     time.Time // when the last trouble ended; zero while it lasts
+	back     time.Time // when it last came back to Live; zero: never
+	relapses int       // in a row: it fell again soon after it had come back
+	fault    string    // what outcomes say against the forecasts; empty when nothing
 
 	validated time.Time
 	maxAge    time.Duration
@@ -106,8 +110,9 @@ func (m *Machine) Answered(now, validated time.Time, maxAge time.Duration) (Chan
 	if m.well.IsZero() {
 		m.well = now
 	}
-	if now.Sub(m.well) >= m.limits.ReturnHold {
-		return m.move(now, Live, fmt.Sprintf("well for %s", m.limits.ReturnHold))
+	if hold := m.hold(); now.Sub(m.well) >= hold {
+		m.back = now
+		return m.move(now, Live, fmt.Sprintf("well for %s", hold))
 	}
 	return Change{}, false
 }
@@ -166,6 +171,13 @@ func (m *Machine) move(now time.Time, to State, reason string) (Change, bool) {
 	if m.state == to {
 		return Change{}, false
 	}
+	if m.state == Live && !m.back.IsZero() {
+		if now.Sub(m.back) > relapseHolds*m.hold() {
+			m.relapses = 0
+		} else {
+			m.relapses = min(m.relapses+1, mostRelapses)
+		}
+	}
 	change := Change{From: m.state, To: to, Reason: reason, At: now}
 	m.state, m.reason, m.since = to, reason, now
 	if to == Live {
@@ -173,6 +185,14 @@ func (m *Machine) move(now time.Time, to State, reason string) (Change, bool) {
 	}
 	return change, true
 }
+
+const (
+	relapseHolds = 10 // holds after its return in which leaving Live again is a relapse
+	mostRelapses = 4  // that are counted: the longest hold is 2^4 return holds
+)
+
+// hold is how long all must be well before forecasts decide again.
+func (m *Machine) hold() time.Duration { return m.limits.ReturnHold << m.relapses }
 
 // count adds one forecast to the slow window.
 func (m *Machine) count(now time.Time, late bool) {

@@ -18,6 +18,10 @@ type asking struct {
 	result correction.Result
 	why    string // of a closed set: it goes into rows and headers
 	detail error  // for the log alone
+
+	// What was asked about, and the answer, side by side.
+	vectors   []feature.Vector
+	forecasts []feature.Forecast
 }
 
 func (a *asking) answered() bool { return a.asked && a.result == correction.Answered }
@@ -53,7 +57,7 @@ func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, 
 	began := time.Now()
 	answer, err := r.forecaster.Forecast(ctx, llm, vectors, out)
 	r.metrics.forecast.Observe(time.Since(began).Seconds())
-	a := asking{asked: true, answer: answer}
+	a := asking{asked: true, answer: answer, vectors: vectors, forecasts: out}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = ctx.Err()
 	}
@@ -109,7 +113,7 @@ func (r *Router) settled(l *llm, now time.Time, a asking) {
 			e.offset.Forget()
 		}
 	}
-	r.note(l, nil)(l.guard.Answered(now, a.answer))
+	r.note(l, nil)(l.guard.Answered(now, a.answer, a.vectors, a.forecasts))
 }
 
 // probesAtOnce bounds one round of probes: a router that meets many LLMs asks

@@ -48,7 +48,7 @@ func (t *Ticket) close(e *End, now time.Time) {
 	if e.Status == feature.OK {
 		t.learn(e)
 		ttft := e.TTFT
-		if t.first { // it was judged when it came
+		if t.first && t.query.Streaming { // it taught when it came
 			ttft = feature.Seconds(feature.Unknown)
 		}
 		t.judge(now, ttft, e.TPOT, e.OutputTokens)
@@ -75,7 +75,7 @@ func (t *Ticket) endpointFailed(e *End) bool {
 	return false
 }
 
-// learn takes in what a served request says about lengths and forecasts.
+// learn takes in what a served request says about lengths.
 func (t *Ticket) learn(e *End) {
 	prompt := t.prompt
 	if e.PromptTokens > 0 {
@@ -85,18 +85,17 @@ func (t *Ticket) learn(e *End) {
 		}
 	}
 	t.llm.output.Observe(prompt, e.OutputTokens/float64(max(1, t.query.Completions)))
-	if t.plain.Known() {
-		t.endpoint.offset.Observe(t.plain, e.TTFT, e.TPOT)
-		t.llm.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.corrected, Load: t.load, Overdue: t.overdue}, e.TTFT, e.TPOT)
-	}
 }
 
-// judge holds what was forecast against what was measured so far: TPOT is over a
-// number of tokens.
+// judge learns from what was measured so far, and holds what was forecast against
+// it. TTFT is known with the first token, long before the end of a long answer; TPOT
+// is over a number of tokens.
 func (t *Ticket) judge(now time.Time, ttft, tpot feature.Seconds, tokens float64) {
 	if !t.plain.Known() {
 		return
 	}
+	t.endpoint.offset.Observe(t.plain, ttft, tpot)
+	t.llm.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.corrected, Load: t.load, Overdue: t.overdue}, ttft, tpot)
 	s := correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: t.dispatched(), Forecast: t.corrected,
 		TTFT: ttft, TPOT: tpot, OutputTokens: tokens, Overdue: t.late}
 	t.router.note(t.llm, nil)(t.llm.guard.Settled(now, t.bundle, &s))

@@ -256,7 +256,7 @@ func TestForecastsThatOutcomesRefuteAreWrong(t *testing.T) {
 			return last
 		}
 		decidedBy(t, serve(100), policy.Predicted, "live")
-		says = 0.7 // further off than the correction reaches
+		says = 1.4 // further off than the correction reaches
 		d := serve(200)
 		decidedBy(t, d, policy.CombinedLoad, "wrong")
 		if !strings.Contains(d.Reason, "wrong (") || !d.Candidates[0].Forecast.Known() {
@@ -271,7 +271,7 @@ func TestForecastsThatOutcomesRefuteAreWrong(t *testing.T) {
 		decidedBy(t, serve(2), policy.Predicted, "live")
 
 		// Another bundle is not what the outcomes spoke against.
-		says = 0.7
+		says = 1.4
 		serve(200)
 		w.mustBe(t, "wrong")
 		bundle, says = 8, 0.2

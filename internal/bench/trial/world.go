@@ -20,8 +20,8 @@ type World struct {
 	Name     string
 	Workload string        // of package workload
 	Knee     float64       // requests/s
-	Before   time.Duration // of operation, which is not judged
-	Judged   time.Duration // of arrivals after it
+	Before   time.Duration // of operation, which is not judged: half of it at half of the load, with caches that fill
+	Judged   time.Duration // of arrivals after it; a multiple of half of that
 }
 
 // The knee of a fleet is the highest load, tried in steps of 5 %, at which mean
@@ -58,8 +58,12 @@ func (w *World) Config(seed uint64, share float64) (fleet.WorldConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	spec.Duration = w.Before + w.Judged
-	c.Plan = spec.Open(seed, share*w.Knee)
+	each := w.Before / 2
+	loads := []float64{share * w.Knee / 2}
+	for range 1 + int(w.Judged/each) {
+		loads = append(loads, share*w.Knee)
+	}
+	c.Plan = spec.Rising(seed, loads, each)
 	c.Plan.Warmup = w.Before
 	return c, nil
 }
