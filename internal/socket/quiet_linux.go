@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"unsafe"
 )
 
 func quiet(conn net.Conn) net.Conn {
@@ -105,17 +104,4 @@ func (t *transfer) write(fd uintptr) bool {
 		}
 	}
 	return true
-}
-
-// transferNow makes one system call on a socket that does not block.
-func transferNow(call, fd uintptr, p []byte) (n int, errno syscall.Errno) {
-	for {
-		r, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
-		if errno == 0 {
-			return int(r), 0
-		}
-		if errno != syscall.EINTR {
-			return 0, errno
-		}
-	}
 }

@@ -194,6 +194,23 @@ func TestCallsAndAnswers(t *testing.T) {
 	})
 }
 
+// What one side did before it wrote the other may see once it has read: with
+// the race detector on, it says so.
+func TestWhatWasWrittenCameBefore(t *testing.T) {
+	both(t, func(t *testing.T, client, server net.Conn) {
+		said := 0
+		go func() {
+			said = 1
+			if _, err := client.Write([]byte{1}); err != nil {
+				t.Error(err)
+			}
+		}()
+		if _, err := server.Read(make([]byte, 1)); err != nil || said != 1 {
+			t.Errorf("%d was said, %v", said, err)
+		}
+	})
+}
+
 // A connection of no file descriptor stays as it is.
 func TestPipe(t *testing.T) {
 	a, b := net.Pipe()
