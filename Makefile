@@ -126,6 +126,10 @@ bench-failures: ## what clients see when the predictor is killed, hangs, or answ
 bench-extproc: ## CPU and latency of the endpoint picker with 100 endpoints, and of a streamed chunk beside a gRPC echo (minutes)
 	$(Q)$(GO) run ./internal/bench/extproc --out docs/results
 
+.PHONY: bench-routers
+bench-routers: ## TTFT of 2 and 4 routers before one fleet beside one, sharing and not, and after one dies (simulated; a minute or two)
+	$(Q)$(GO) run ./internal/bench/routers --out docs/results
+
 .PHONY: bench-gateway
 bench-gateway: ## latency, throughput, CPU and memory of the HTTP front door beside a direct connection and a bare proxy (minutes)
 	$(Q)$(GO) run ./internal/bench/gateway --out docs/results
