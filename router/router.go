@@ -24,6 +24,7 @@ import (
 	"github.com/spillway-llm/spillway/router/gateway"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
+	"github.com/spillway-llm/spillway/router/share"
 )
 
 // Config is what a router is made of.
@@ -45,6 +46,7 @@ type Config struct {
 	Route   route.Config
 	Gateway gateway.Config
 	ExtProc extproc.Config
+	Share   share.Config // with other routers; Listen is tried by Run like the other addresses
 
 	Forecaster route.Forecaster // nil: none; every LLM stays cold
 	Recorder   route.Recorder
@@ -61,6 +63,7 @@ type Serving struct {
 	Listen net.Addr
 	Picker net.Addr // nil without a front door of proxies
 	Admin  net.Addr // nil without a second listener
+	Share  net.Addr // nil where no other router may follow
 
 	// OldestOpen is when the decision of the oldest request was made that has
 	// not ended; false when none is open.
@@ -97,6 +100,11 @@ func (c *Config) Check() error {
 	}
 	if err := c.Gateway.Check(); err != nil {
 		return err
+	}
+	if c.Share.Salted() {
+		if err := c.Share.Check(); err != nil {
+			return err
+		}
 	}
 	if c.Picker == "" {
 		return nil
@@ -137,6 +145,13 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer door.Close()
 	}
+	var sharing net.Listener
+	if c.Share.Listen != "" {
+		if sharing, err = listen("share_listen", c.Share.Listen); err != nil {
+			return err
+		}
+		defer sharing.Close()
+	}
 	endpoints, err := pool.New(c.Pool, c.Metrics, c.Log)
 	if err != nil {
 		return err
@@ -145,7 +160,14 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	s, err := newServers(&c, choke)
+	var others *share.Node // nil: this router is on its own
+	if c.Share.Salted() {
+		if others, err = share.New(c.Share, choke, c.Log, c.Metrics); err != nil {
+			return err
+		}
+		others.Load()
+	}
+	s, err := newServers(&c, choke, others)
 	if err != nil {
 		return err
 	}
@@ -167,6 +189,9 @@ func Run(ctx context.Context, c Config) error {
 	if door != nil {
 		work.Go(func() error { return named("extproc_listen", s.picker.Serve(door)) })
 	}
+	if others != nil {
+		work.Go(func() error { return named("share", others.Run(parts, sharing)) })
+	}
 	work.Go(func() error {
 		defer end()
 		select {
@@ -175,9 +200,17 @@ func Run(ctx context.Context, c Config) error {
 		case <-parts.Done(): // one of them failed
 		}
 		s.drain(c.DrainTimeout)
+		if others != nil {
+			if err := others.Save(); err != nil {
+				c.Log.Warn("what is believed to be cached was not written", "error", err)
+			}
+		}
 		return nil
 	})
-	s.announce(&c, listeners{front, door, side}, choke)
+	if sharing != nil {
+		others.Warn(sharing.Addr())
+	}
+	s.announce(&c, listeners{front, door, side, sharing}, choke)
 	return work.Wait()
 }
 
@@ -203,7 +236,7 @@ func listen(key, address string) (net.Listener, error) {
 
 // listeners are those that the router has; but for the front door they may be
 // nil.
-type listeners struct{ front, picker, side net.Listener }
+type listeners struct{ front, picker, side, share net.Listener }
 
 // servers are what serves them.
 type servers struct {
@@ -214,8 +247,16 @@ type servers struct {
 	log         *slog.Logger
 }
 
-func newServers(c *Config, choke *route.Router) (*servers, error) {
-	s := &servers{admin: admin.New(choke.Status, c.Metrics), log: c.Log}
+func newServers(c *Config, choke *route.Router, others *share.Node) (*servers, error) {
+	status := choke.Status
+	if others != nil {
+		status = func() route.Status {
+			s := choke.Status()
+			s.Peers = others.Status()
+			return s
+		}
+	}
+	s := &servers{admin: admin.New(status, c.Metrics), log: c.Log}
 	if c.Picker != "" {
 		var err error
 		if s.picker, err = extproc.New(c.ExtProc, choke, c.Log, c.Metrics); err != nil {
@@ -247,6 +288,10 @@ func (s *servers) announce(c *Config, l listeners, choke *route.Router) {
 	if l.picker != nil {
 		at.Picker = l.picker.Addr()
 		line = append(line, "extproc", at.Picker.String(), "extproc_tls", c.ExtProc.TLS.Mode)
+	}
+	if l.share != nil {
+		at.Share = l.share.Addr()
+		line = append(line, "share_listen", at.Share.String())
 	}
 	if l.side != nil {
 		at.Admin = l.side.Addr()

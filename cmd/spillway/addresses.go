@@ -18,6 +18,7 @@ func (c *Config) checkAddresses() error {
 	}{
 		{"router.listen", c.Router.Listen, false, false},
 		{"router.extproc_listen", c.Router.ExtProc.Listen, false, c.Router.ExtProc.Listen == ""},
+		{"router.share_listen", c.Router.Share.Listen, false, c.Router.Share.Listen == ""},
 		{"router.admin", c.Router.Admin, false, c.Router.Admin == ""},
 		{"router.forecast.address", c.Router.Forecast.Address, true, !policy.Forecasting(c.Router.Policy) || c.Predictor.InProcess},
 		{"predictor.listen", c.Predictor.Listen, true, c.Predictor.InProcess},

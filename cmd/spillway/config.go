@@ -23,6 +23,7 @@ import (
 	"github.com/spillway-llm/spillway/router/policy"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
+	"github.com/spillway-llm/spillway/router/share"
 	"github.com/spillway-llm/spillway/trainer"
 )
 
@@ -60,6 +61,7 @@ type RouterConfig struct {
 	Listen        string          `yaml:"listen"` // OpenAI-compatible front door
 	Admin         string          `yaml:"admin"`  // metrics, health, pprof, status page
 	ExtProc       ExtProcConfig   `yaml:",inline"`
+	Share         ShareConfig     `yaml:",inline"`
 	Mode          string          `yaml:"mode"`
 	Canary        float64         `yaml:"canary"` // in mode canary: share of the requests that forecasts decide
 	Policy        string          `yaml:"policy"`
@@ -90,6 +92,21 @@ type ExtProcConfig struct {
 	Destinations int    `yaml:"extproc_destinations"` // endpoints that a proxy is told to try, in order
 	Response     string `yaml:"extproc_response"`     // what is asked to be shown of responses: body or headers
 	MaxStreams   int    `yaml:"extproc_max_streams"`
+}
+
+// ShareConfig says how routers of one fleet know of each other, and what one
+// keeps over a restart.
+type ShareConfig struct {
+	Peers    []string      `yaml:"peers"`           // host:port of the other routers' share_listen; a host may stand for all of them, this one too
+	Listen   string        `yaml:"share_listen"`    // where other routers follow this one; empty: nowhere
+	SaltFile string        `yaml:"share_salt_file"` // holds a secret that all of them have in common
+	TLS      string        `yaml:"share_tls"`       // off, server or mutual
+	CertFile string        `yaml:"share_cert_file"`
+	KeyFile  string        `yaml:"share_key_file"`
+	CAFile   string        `yaml:"share_ca_file"` // who signs for the others
+	Silence  time.Duration `yaml:"peer_silence"`  // after so long without a word what a peer has in flight is forgotten
+	Snapshot string        `yaml:"snapshot_file"` // of what is believed to be cached, written at the end and read at the start; empty: none
+	MaxAge   time.Duration `yaml:"snapshot_max_age"`
 }
 
 // ForecastConfig says how the router asks the predictor.
@@ -148,6 +165,7 @@ func defaultConfig() Config {
 	r := route.Defaults()
 	g := gateway.Defaults()
 	x := extproc.Defaults()
+	p := share.Defaults()
 	t := trainer.Defaults()
 	host, err := os.Hostname()
 	if err != nil {
@@ -163,6 +181,7 @@ func defaultConfig() Config {
 		Router: RouterConfig{
 			Name: host, Listen: "127.0.0.1:8080", Admin: "127.0.0.1:8081",
 			ExtProc: ExtProcConfig{TLS: x.TLS.Mode, Destinations: x.Destinations, Response: x.Response, MaxStreams: x.MaxStreams},
+			Share:   ShareConfig{Peers: []string{}, TLS: p.TLS.Mode, Silence: p.Silence, MaxAge: p.SnapshotMaxAge},
 			Mode:    r.Mode, Canary: r.Canary, Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
 			Forecast: ForecastConfig{
 				Address: "unix:///tmp/spillway-predictor.sock", Deadline: r.ForecastDeadline, Candidates: r.ForecastCandidates,

@@ -70,6 +70,10 @@ func (c *Config) router() (router.Config, error) {
 	x.Destinations, x.Response = c.Router.ExtProc.Destinations, c.Router.ExtProc.Response
 	x.TLS = extproc.TLS{Mode: c.Router.ExtProc.TLS, CertFile: c.Router.ExtProc.CertFile, KeyFile: c.Router.ExtProc.KeyFile}
 	x.Timeouts.FirstByte, x.Timeouts.Answer, x.Timeouts.Idle = c.Router.FirstByte, c.Router.Answer, c.Router.Idle
+	shareConfig, err := c.Router.share()
+	if err != nil {
+		return router.Config{}, err
+	}
 	config := router.Config{
 		Listen: c.Router.Listen, Picker: c.Router.ExtProc.Listen, Admin: c.Router.Admin, DrainDelay: c.Router.DrainDelay, DrainTimeout: c.Router.Drain,
 		Pool: pool.Config{
@@ -79,6 +83,7 @@ func (c *Config) router() (router.Config, error) {
 		Route:   routeConfig,
 		Gateway: g,
 		ExtProc: x,
+		Share:   shareConfig,
 	}
 	if err := config.Check(); err != nil {
 		return config, fmt.Errorf("router.%w", err)
@@ -89,6 +94,9 @@ func (c *Config) router() (router.Config, error) {
 func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	config, err := c.router()
 	if err != nil {
+		return err
+	}
+	if err := c.Router.salt(&config); err != nil {
 		return err
 	}
 	reg := telemetry.NewRegistry()

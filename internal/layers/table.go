@@ -58,6 +58,7 @@ const (
 	xsync     = "golang.org/x/sync"
 	telemetry = "internal/telemetry"
 	latency   = "proto/gen/latencyv1"
+	share     = "proto/gen/sharev1"
 )
 
 // everywhere is what any package that is not pure may use unasked: metrics are
@@ -134,6 +135,8 @@ var Table = []Layer{
 		// A decision's id is made where the decision is.
 		Modules: []string{uuid},
 		Why:     "the one choke point of both front doors; forecasts and rows leave through interfaces it declares"},
+	{Package: "router/share", May: []string{"router/route", "router/prefix", "router/ledger", "router/correction", "internal/feature", share}, Modules: []string{grpc, protobuf},
+		Why: "carries what routers tell each other, and has no opinion about it"},
 	{Package: "router/front", May: []string{"router/route", "internal/openai", "internal/feature"},
 		Why: "what both front doors do alike is done once; it speaks neither's protocol"},
 	{Package: "router/gateway", May: []string{"router/front", "router/route", "internal/openai", "internal/feature"},
@@ -146,13 +149,15 @@ var Table = []Layer{
 		Why: "the second listener shows what the router knows and changes nothing on the request path"},
 	{Package: "router",
 		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction",
-			"router/pool", "router/pool/kube", "router/route", "router/front", "router/gateway", "router/extproc", "router/admin"},
+			"router/pool", "router/pool/kube", "router/route", "router/share", "router/front", "router/gateway", "router/extproc", "router/admin"},
 		Modules: []string{grpc},
 		Why:     "wires its own parts; the predictor and the store are handed in, so a router runs without either"},
 
 	// The sidecar.
 	{Package: "proto", Why: "holds the go:generate line beside the .proto files"},
 	{Package: latency, Modules: []string{grpc, protobuf},
+		Why: "generated code, committed"},
+	{Package: share, Modules: []string{grpc, protobuf},
 		Why: "generated code, committed"},
 	{Package: "predictor", May: []string{"internal/feature", "internal/bundle", "internal/forest", "internal/socket", latency}, Modules: []string{leaves, grpc, protobuf},
 		Why: "serves bundles from a Source it declares; does not know that a database exists"},
@@ -200,6 +205,8 @@ var Table = []Layer{
 		Why: "bars and files of results, with no opinion about what is measured"},
 	{Package: "internal/bench/published", May: []string{"internal/bench", "internal/feature", "internal/fleet", "internal/workload", "internal/physics", "internal/plot", "router/policy"},
 		Why: "runs what others measured through the simulator and lays both side by side"},
+	{Package: "internal/bench/routers", May: []string{"internal/bench", "internal/feature", "internal/fleet", "internal/physics", "internal/workload", "router/policy"},
+		Why: "runs several routers through the simulator, beside one"},
 	{Package: "internal/bench/forecast",
 		May: []string{"internal/bench", "internal/bundle", "internal/evaluate", "internal/feature", "internal/fleet", "internal/measured", "internal/physics",
 			"internal/workload", "router/correction", "router/policy", "trainer/baseline", "trainer/gbdt", "trainer/learn"},
@@ -279,6 +286,8 @@ var Doors = []Door{
 		Why: "it is a reference, to be dropped where the flat evaluator serves"},
 	{Import: Module + "/" + latency, Behind: []string{"predictor/..."},
 		Why: "the wire format of a forecast has one reader and one writer"},
+	{Import: Module + "/" + share, Behind: []string{"router/share"},
+		Why: "the wire format of what routers tell each other has one reader and one writer"},
 	{Import: clientgo, Behind: []string{"router/pool/kube"},
 		Why: "a router outside Kubernetes must not carry its client"},
 	{Import: envoy, Behind: []string{"router/extproc/..."},

@@ -30,6 +30,10 @@ func sample() route.Status {
 			{ID: "e1", URL: "http://10.0.0.1:8000", Class: "h100", Healthy: true, Age: 0.25, Waiting: 3, Running: 17, KVUsed: 0.42, InFlight: 20, PrefillTokens: 4096, SpeedFactor: 1.25, Chosen: 99},
 			{ID: "e2", Class: "h100", Age: feature.Seconds(unknown), Waiting: feature.Number(unknown), Running: feature.Number(unknown), KVUsed: feature.Number(unknown), SpeedFactor: 1},
 		},
+		Peers: []route.PeerStatus{
+			{Address: "10.0.0.2:8084", Router: "r2", State: "connected", Age: 0.125, InFlight: 7},
+			{Address: "10.0.0.3:8084", State: "silent", Age: feature.Seconds(unknown)},
+		},
 		Changes: []route.Transition{
 			{At: noon, LLM: "qwen", From: "cold", To: "live", Reason: "first bundle"},
 			{At: noon.Add(time.Minute), LLM: "qwen", From: "live", To: "stale", Reason: "too old <b>"},
@@ -66,6 +70,8 @@ func TestPage(t *testing.T) {
 		"a fraction in percent": "42 %",
 		"an age":                "250 ms",
 		"unknown as a dash":     `<td class="n">–</td>`,
+		"a peer":                `<td>r2</td><td><span class="badge good">connected</span></td><td class="n">125 ms</td><td class="n">7</td>`,
+		"a silent peer":         `<td>10.0.0.3:8084</td><td></td><td><span class="badge bad">silent</span></td><td class="n">–</td>`,
 		"escaped text":          "too old &lt;b&gt;",
 		"the plot's error":      "60 requests, median error 9.1 %",
 		"a plot without points": "no request with a forecast and a measurement yet",

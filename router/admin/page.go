@@ -17,6 +17,7 @@ var page = template.Must(template.New("status.html").Funcs(template.FuncMap{
 	"clock":   clock,
 	"state":   stateClass,
 	"outcome": outcomeClass,
+	"peer":    peerClass,
 }).ParseFS(assets, "status.html"))
 
 // recentRows is how many of the recent requests are listed; the plots show all.
@@ -115,4 +116,15 @@ func outcomeClass(status string) string {
 		return "calm"
 	}
 	return "bad"
+}
+
+// peerClass is the look of how another router stands.
+func peerClass(state string) string {
+	switch state {
+	case "connected":
+		return "good"
+	case "silent":
+		return "bad"
+	}
+	return "calm"
 }

@@ -55,6 +55,7 @@ func (p *Peer) Leave() {
 			break
 		}
 	}
+	delete(r.silent, p)
 	r.missing()
 }
 
@@ -81,6 +82,13 @@ func (p *Peer) forget() int {
 	return n
 }
 
+// Heard says that the peer is there, though it had nothing to say.
+func (p *Peer) Heard() {
+	p.router.mu.Lock()
+	defer p.router.mu.Unlock()
+	p.setSilent(false)
+}
+
 // InFlight is how many requests of the peer are known to be in flight.
 func (p *Peer) InFlight() int {
 	p.router.mu.Lock()
@@ -104,7 +112,6 @@ func (p *Peer) hear(words []Word, unheard func(Unheard)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sync()
-	p.setSilent(false)
 	now := time.Now()
 	for i := range words {
 		if why := p.word(&words[i], now); why != "" && unheard != nil {
