@@ -178,7 +178,7 @@ func TestRoundTrip(t *testing.T) {
 func TestManyRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	few := []export.Row{made(rng), made(rng), made(rng)}
-	rows := make([]export.Row, 0, 21000)
+	rows := make([]export.Row, 0, 31000)
 	for len(rows) < cap(rows) {
 		rows = append(rows, few...)
 	}
@@ -186,7 +186,15 @@ func TestManyRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, stop := range []int{1, 300, 20500, len(rows)} {
+	if n, err := export.ParquetRows(bytes.NewReader(file), int64(len(file))); err != nil || n != int64(len(rows)) {
+		t.Errorf("%d rows are told of %d, %v", n, len(rows), err)
+	}
+	for _, broken := range [][]byte{nil, file[:100]} {
+		if _, err := export.ParquetRows(bytes.NewReader(broken), int64(len(broken))); err == nil {
+			t.Errorf("the rows of %d bytes were counted", len(broken))
+		}
+	}
+	for _, stop := range []int{300, 30500} {
 		n := 0
 		for got, err := range formats[1].read(file) {
 			if err != nil {

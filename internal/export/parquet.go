@@ -14,10 +14,11 @@ import (
 )
 
 // groupRows is how many rows a row group has at most, and groupBytes how much of
-// candidates: what a writer holds in memory.
+// candidates: a writer holds that in memory, compressed to about a fifth. Smaller
+// groups would cost whoever reads, who holds some 80 KiB for each group of a file.
 const (
-	groupRows  = 20_000
-	groupBytes = 32 << 20
+	groupRows  = 30_000
+	groupBytes = 256 << 20
 )
 
 // batchRows is how many rows are read at once.
