@@ -1,6 +1,7 @@
 package correction
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -18,15 +19,15 @@ type Answer struct {
 type Guard struct {
 	machine *Machine
 	judge   Judge
-	against flags // answers that turn the order of their priors round
-	bundle  int64 // that answered last; 0: none yet
+	turned  uint16 // which of the last 16 answers that tell turned the order of their priors round, a bit each
+	bundle  int64  // that answered last; 0: none yet
 }
 
 // When an answer turns the order of its priors round.
 const (
 	priorsApart   = 2.0                  // as a factor: the least prior TTFT of an answer's vectors and the greatest
 	priorsDiffer  = feature.Seconds(0.1) // and by as much, so that what endpoints add to every TTFT alike does not hide it
-	answersJudged = 8
+	answersTurned = 14                   // of the last 16: more than half of all, with 99 % confidence
 )
 
 // NewGuard returns a guard that has had no answer.
@@ -59,12 +60,15 @@ func (g *Guard) Supersedes(bundle int64) bool { return g.bundle != 0 && bundle !
 // where more than half of the answers do, for sure, no outcome need be waited for.
 func (g *Guard) Answered(now time.Time, a Answer, vectors []feature.Vector, out []feature.Forecast) (Change, bool) {
 	if a.Bundle != g.bundle {
-		g.bundle, g.against = a.Bundle, flags{}
+		g.bundle, g.turned = a.Bundle, 0
 		g.judge.Reset()
 		g.machine.relapses = 0
 	}
 	if reversed, told := turned(vectors, out); told {
-		g.against.add(reversed)
+		g.turned <<= 1
+		if reversed {
+			g.turned |= 1
+		}
 	}
 	if c, moved := g.machine.Judged(now, g.fault()); moved {
 		return c, true
@@ -97,7 +101,7 @@ func turned(vectors []feature.Vector, out []feature.Forecast) (reversed, told bo
 
 // fault says what speaks against the forecasts; empty when nothing does.
 func (g *Guard) fault() string {
-	if g.against.n >= answersJudged && g.against.least() > 0.5 {
+	if bits.OnesCount16(g.turned) >= answersTurned {
 		return "forecasts turn the order of their priors round"
 	}
 	return g.judge.Fault()

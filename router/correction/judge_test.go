@@ -294,7 +294,7 @@ func TestAnswersThatTurnTheOrderOfPriorsRound(t *testing.T) {
 				break
 			}
 		}
-		if c.wrong && answers > 10 || !c.wrong && answers < 100 {
+		if c.wrong && answers > 14 || !c.wrong && answers < 100 {
 			state, reason, _ := g.State()
 			t.Errorf("%s: %s after %d answers (%s)", c.name, state, answers, reason)
 		}
