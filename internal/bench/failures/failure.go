@@ -19,7 +19,7 @@ type failure struct {
 	answer func(since time.Duration) fleet.Answer
 	// spoil changes what is forecast; nil: nothing does.
 	spoil func(vectors []feature.Vector, out []feature.Forecast)
-	// slows makes three of the engines twice as slow, under the matched
+	// slows makes two of the engines twice as slow, under the matched
 	// configuration too: the world is no longer the one the bundle knows.
 	slows bool
 
@@ -40,6 +40,11 @@ const (
 	slowedBy   = 2.0
 	noticedBy  = 200             // bad outcomes
 	noticeable = 2 * time.Second // after the last of them
+
+	// relapses is how often a state may change where forecasts are corrected
+	// while they do not decide, and may decide again: there and back with holds
+	// of 1, 2, 4 and 8 minutes, in the 20 minutes of the longest run.
+	relapses = 8
 )
 
 func well(time.Duration) fleet.Answer { return fleet.Answer{Bundle: bundle} }
@@ -76,13 +81,13 @@ func failures() ([]failure, error) {
 			if marked(v) {
 				scale(f, 1/wrongBy)
 			}
-		}), changes: 2},
+		}), changes: relapses},
 		{name: "some_doubled", spoil: each(func(v *feature.Vector, f *feature.Forecast) {
 			if marked(v) {
 				scale(f, wrongBy)
 			}
-		}), changes: 2},
-		{name: "world_changed", slows: true, changes: 2},
+		}), changes: relapses},
+		{name: "world_changed", slows: true, changes: relapses},
 	}, nil
 }
 

@@ -54,7 +54,7 @@ func simulate(ctx context.Context, w *trial.World, seed uint64, f *failure, know
 	}
 	if f.slows {
 		for i := range c.Engines {
-			if trial.Marked(i) {
+			if slowed(i) {
 				c.Engines[i].SlowFrom, c.Engines[i].SlowFactor = at, slowedBy
 			}
 		}
@@ -79,6 +79,9 @@ func simulate(ctx context.Context, w *trial.World, seed uint64, f *failure, know
 	out.Requests, out.P99, out.Mean = s.Requests, float64(s.TTFT.P99), float64(s.TTFT.Mean)
 	return out, nil
 }
+
+// slowed reports whether an engine is one of the two that slow down.
+func slowed(engine int) bool { return engine < 2 }
 
 // noticed is when live operation ended, and how long that was after the 200th bad
 // outcome, below 0 if before; ok is false where it should have ended and did not.
