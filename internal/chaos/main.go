@@ -83,9 +83,9 @@ func judge(ctx context.Context, w io.Writer, o options) (err error) {
 			fmt.Fprintf(w, "what the processes said is in %s\n", o.dir)
 		}
 	}()
-	found, err := wreak(ctx, w, o)
-	if err != nil {
-		return err
+	found, broken := wreak(ctx, w, o)
+	if found == nil {
+		return broken
 	}
 	found.print(w)
 	report := bench.Report{
@@ -94,12 +94,15 @@ func judge(ctx context.Context, w io.Writer, o options) (err error) {
 		Bars:  found.bars, Data: found,
 	}
 	report.Print(w)
+	if broken != nil { // half a story is no result
+		return errors.Join(broken, report.Err())
+	}
 	if o.out != "" {
 		err = report.Save(o.out)
 	}
 	if o.json != "" {
-		text, broken := json.MarshalIndent(report, "", "  ")
-		err = errors.Join(err, broken, bench.Write(o.json, append(text, '\n')))
+		text, unwritable := json.MarshalIndent(report, "", "  ")
+		err = errors.Join(err, unwritable, bench.Write(o.json, append(text, '\n')))
 	}
 	return errors.Join(err, report.Err())
 }

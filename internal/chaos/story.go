@@ -12,7 +12,9 @@ import (
 	"github.com/spillway-llm/spillway/internal/demo/child"
 )
 
-// wreak lets everything happen, and finds out what came of it.
+// wreak lets everything happen, and finds out what came of it. Where something did
+// not go on as it must, the error says so, and what was found is of the phases
+// before.
 func wreak(ctx context.Context, out io.Writer, o options) (found *findings, err error) {
 	w := &world{o: o, ctx: ctx, out: out, began: time.Now()}
 	defer func() { err = errors.Join(err, w.fall()) }()
@@ -30,19 +32,17 @@ func wreak(ctx context.Context, out io.Writer, o options) (found *findings, err 
 	phases, told := w.story()
 	leave()
 	<-left
-	if told != nil {
-		return nil, told
-	}
-	last, err := w.rest(w.routers[1])
+	r := w.crowd.door.Load()
+	last, err := w.rest(r)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(told, err)
 	}
-	w.routers[1].process.Stop(drainTimeout + 10*time.Second)
+	r.process.Stop(drainTimeout + 10*time.Second)
 	e, err := w.read()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(told, err)
 	}
-	return e.find(phases, last), nil
+	return e.find(phases, last), told
 }
 
 // left is what a router's ledger holds when no client has a request under way.
