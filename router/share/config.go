@@ -1,6 +1,7 @@
 package share
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -20,6 +21,9 @@ type Config struct {
 	// Silence is after how long without a word what a peer has in flight is
 	// forgotten.
 	Silence time.Duration
+
+	// Dial connects to a peer; nil: over TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 
 	Snapshot       string        // file for what is believed to be cached; empty: none
 	SnapshotMaxAge time.Duration // an older one is not read
