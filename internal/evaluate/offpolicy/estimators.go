@@ -162,13 +162,18 @@ func (e *Estimators) Estimates(seed uint64) []Estimate {
 		x.Target, x.Effect, x.Relative, x.Logged = unknown, unknown, unknown, none
 		r := m.ratio(&total)
 		missing := e.overlap.missingShare()
+		weighs := m.name == IPS || m.name == SNIPS
 		switch {
 		case x.Samples == 0:
 			x.Withheld = "no decision was left to chance"
-		case (m.name == IPS || m.name == SNIPS) && missing > mostMissing:
+		case weighs && missing > mostMissing:
 			x.Withheld = fmt.Sprintf("the log has no example of %.1f %% of what the target does", 100*missing)
-		case !(r.targetOf > 0):
+		case weighs && total[weight] == 0:
 			x.Withheld = "nothing that was done is ever done by the target"
+		case !(r.targetOf > 0):
+			x.Withheld = "the target does nothing"
+		case !(r.loggedOf > 0):
+			x.Withheld = "nothing was done"
 		default:
 			x.Logged = feature.Number(r.logged / r.loggedOf)
 			b := bootstrap(&e.bins, &m, seed)

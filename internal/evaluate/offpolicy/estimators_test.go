@@ -3,6 +3,7 @@ package offpolicy_test
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,7 +168,7 @@ func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*max(1, mat
 func TestEstimatorsAsWrittenDown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		all := samples(rng, rapid.IntRange(2, 1500).Draw(t, "samples"))
+		all := samples(rng, rapid.IntRange(2, 500).Draw(t, "samples"))
 		e := offpolicy.NewEstimators(10)
 		for i := range all {
 			if err := e.Add(&all[i]); err != nil {
@@ -283,7 +284,7 @@ const (
 // as often as it says; a forecast that is wrong misleads the direct method
 // alone.
 func TestBandit(t *testing.T) {
-	const repeats, rows = 120, 800
+	const repeats, rows = 60, 600
 	for _, bias := range []float64{1, 0.6} {
 		covered, sequence := map[string]int{}, 0
 		sum := map[string]float64{}
@@ -310,14 +311,14 @@ func TestBandit(t *testing.T) {
 			}
 		}
 		for name, n := range covered {
-			if mean := sum[name] / repeats; math.Abs(mean-banditTarget) > 0.03 && !(bias != 1 && (name == offpolicy.Direct || name == offpolicy.DirectAll)) {
+			if mean := sum[name] / repeats; math.Abs(mean-banditTarget) > 0.04 && !(bias != 1 && (name == offpolicy.Direct || name == offpolicy.DirectAll)) {
 				t.Errorf("forecasts off by %v, %s: %v on average, the truth is %v", bias, name, mean, banditTarget)
 			}
-			if bias == 1 && (n < 106 || n > 120) {
+			if bias == 1 && n < 51 {
 				t.Errorf("%s covers the truth %d times of %d", name, n, repeats)
 			}
 		}
-		if sequence < 114 {
+		if sequence < 57 {
 			t.Errorf("forecasts off by %v: the confidence sequence holds throughout %d times of %d", bias, sequence, repeats)
 		}
 	}
@@ -374,5 +375,34 @@ func TestDeterministicLog(t *testing.T) {
 	}
 	if _, _, ok := e.Sequence(); ok {
 		t.Error("there is a confidence sequence")
+	}
+}
+
+// Where one of the policies does nothing, or never the same, there are no
+// numbers but a reason.
+func TestNothingInCommon(t *testing.T) {
+	both := []offpolicy.Action{{Logged: 0.5, Target: 0.5, Model: 1}, {Logged: 0.5, Target: 0.5, Model: 1}}
+	for says, s := range map[string]offpolicy.Sample{
+		"the target does nothing": {Actions: []offpolicy.Action{{Logged: 0.5, Model: 1}, {Logged: 0.5, Model: 1}}, Chosen: 0, Value: 1},
+		"nothing was done":        {Actions: []offpolicy.Action{{Logged: 0.5, Target: 1, Model: 1}}, Chosen: -1},
+		"is ever done":            {Actions: append([]offpolicy.Action{{Logged: 0.01, Model: 1}}, both[0], offpolicy.Action{Logged: 0.49, Target: 0.5, Model: 1}), Chosen: 0, Value: 1},
+	} {
+		e := offpolicy.NewEstimators(10)
+		for i := range 50 {
+			s.At = begin.Add(time.Duration(i) * time.Second)
+			if err := e.Add(&s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := false
+		for _, x := range e.Estimates(1) {
+			if x.Withheld == "" && !(x.Effect.Mean == x.Effect.Mean) || x.Withheld != "" && x.Effect.Mean == x.Effect.Mean {
+				t.Errorf("%s: %+v", says, x)
+			}
+			told = told || strings.Contains(x.Withheld, says)
+		}
+		if !told {
+			t.Errorf("nobody says %q: %+v", says, e.Estimates(1))
+		}
 	}
 }
