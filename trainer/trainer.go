@@ -14,7 +14,6 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/feature"
-	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
 // Trainer runs refit cycles.
@@ -24,7 +23,7 @@ type Trainer struct {
 	store   Store
 	log     *slog.Logger
 	metrics *metrics
-	watched map[string]*watched // by LLM; Run's alone
+	watched map[string]*watched // by LLM; of Run and its cycles alone
 	ready   readiness
 }
 
@@ -165,9 +164,11 @@ type cycle struct {
 	began  time.Time
 	all    []sample
 	newest time.Time // decision of the newest row, flawed or not
-	flaws  flaws
-	served Served // its version is 0 when nothing is
-	result Result
+	// judgeFrom, when set, is since when rows tell what is: only they may judge.
+	judgeFrom time.Time
+	flaws     flaws
+	served    Served // its version is 0 when nothing is
+	result    Result
 }
 
 // refit runs one cycle for one LLM: window, fit, judge, gate, publish.
@@ -196,7 +197,7 @@ func (t *Trainer) run(ctx context.Context, c *cycle) error {
 		c.result.Outcome, c.result.Why = Quiet, fmt.Sprintf("%d new rows, want %d", n, t.config.MinNewRows)
 		return t.extend(ctx, c, last)
 	}
-	past, judge := learn.Split(c.all, t.config.HeldOutShare)
+	past, judge := t.split(c)
 	learned, err := t.learnable(past, judge)
 	switch {
 	case c.flaws.spoilt():

@@ -3,6 +3,7 @@ package trainer
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 
@@ -33,5 +34,61 @@ func (t *Trainer) samples(ctx context.Context, c *cycle) error {
 		}
 	}
 	slices.SortStableFunc(c.all, func(a, b sample) int { return cmp.Compare(a.Decided.UnixNano(), b.Decided.UnixNano()) })
+	t.forget(c)
 	return nil
+}
+
+const (
+	// sinceMoved is how many rows, in MinHeldOut, must have come since outcomes
+	// moved: half judges, half teaches.
+	sinceMoved = 2
+	// movedRows is how many rows since then are enough to learn from them alone.
+	movedRows = 1000
+)
+
+// forget leaves out the rows of before outcomes of their endpoint class moved,
+// where enough came since. Where they are fewer, but so many that some can judge
+// and some teach, the others are outdated, and only what came since judges.
+func (t *Trainer) forget(c *cycle) {
+	w := t.watched[c.result.LLM]
+	if w == nil {
+		return
+	}
+	for _, class := range slices.Sorted(maps.Keys(w.moved)) {
+		since := w.moved[class]
+		before := func(s *sample) bool { return s.Class == class && s.Decided.Before(since) }
+		old, after := 0, 0
+		for i := range c.all {
+			switch {
+			case before(&c.all[i]):
+				old++
+			case c.all[i].Class == class:
+				after++
+			}
+		}
+		switch {
+		case old == 0 || after < sinceMoved*t.config.MinHeldOut:
+			continue
+		case after >= max(movedRows, int(float64(t.config.MinHeldOut)/t.config.HeldOutShare)):
+			c.all = slices.DeleteFunc(c.all, func(s sample) bool { return before(&s) })
+		default:
+			for i := range c.all {
+				c.all[i].Outdated = c.all[i].Outdated || before(&c.all[i])
+			}
+			if since.After(c.judgeFrom) {
+				c.judgeFrom = since
+			}
+		}
+	}
+}
+
+// split cuts the samples by time. Where a part is outdated, only what came since
+// judges: half of it at most, or there would be nothing to learn from.
+func (t *Trainer) split(c *cycle) (past, judge []sample) {
+	share := t.config.HeldOutShare
+	if !c.judgeFrom.IsZero() {
+		after := float64(decidedAfter(c.all, c.judgeFrom.Add(-1)))
+		share = min(share, max(share*after, min(after/2, float64(t.config.MinHeldOut)))/float64(len(c.all)))
+	}
+	return learn.Split(c.all, share)
 }

@@ -1,6 +1,9 @@
 package drift
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // A Detector notices when the mean of a series moves: the two-sided test of
 // Page and Hinkley (Page 1954, Hinkley 1971) against the mean of the series
@@ -18,13 +21,26 @@ type Detector struct {
 	steady    float64 // of the sums, for each unit of the series' own variance
 
 	mean, weight float64 // of the values, and how many of them it is made of
-	above, below float64 // the sums
+	above, below side    // the sums
 	limit        float64 // of the sums, once the reference is complete
 
 	// The variance of sums of neighbours, a batch each: what one moment makes
 	// alike adds up, and chance then looks like a move.
 	batch   float64
 	squares float64
+}
+
+// side is a sum, and the time of the first value since it was 0.
+type side struct {
+	sum  float64
+	from time.Time
+}
+
+func (s *side) add(at time.Time, by float64) {
+	if s.sum == 0 {
+		s.from = at
+	}
+	s.sum = max(0, s.sum+by)
 }
 
 const (
@@ -50,29 +66,44 @@ func Residuals() Detector {
 // 90 to 75 % is told after about 130 outcomes.
 func Misses() Detector { return Detector{slack: 0.05, threshold: 15, steady: 120} }
 
-// Add takes the next value and reports whether the mean has moved. A value that
-// is unknown is skipped. After an alarm the detector begins anew, with the
-// values to come as its reference.
-func (d *Detector) Add(x float64) (moved bool) {
+// Add takes the next value, which is of the time at, and reports whether the mean
+// has moved, and since when: the sum that tells it has grown from 0 since then. A
+// value that is unknown is skipped. After an alarm the detector begins anew, with
+// the values to come as its reference.
+func (d *Detector) Add(at time.Time, x float64) (since time.Time, moved bool) {
 	if math.IsNaN(x) {
-		return false
+		return since, false
 	}
 	x = min(d.mean+clip, max(d.mean-clip, x))
 	if d.limit == 0 {
 		d.learn(x)
-		return false
+		return since, false
 	}
-	d.above = max(0, d.above+x-d.mean-d.slack)
-	d.below = max(0, d.below+d.mean-x-d.slack)
-	most := max(d.above, d.below)
-	if most > d.limit {
+	d.above.add(at, x-d.mean-d.slack)
+	d.below.add(at, d.mean-x-d.slack)
+	most := d.most()
+	if most.sum > d.limit {
 		d.Reset()
-		return true
+		return most.from, true
 	}
-	if most < d.limit/quietShare {
+	if most.sum < d.limit/quietShare {
 		d.follow(x)
 	}
-	return false
+	return since, false
+}
+
+// rising returns since when the greater sum has grown from 0; false while it is
+// under a quarter of what alarms.
+func (d *Detector) rising() (since time.Time, ok bool) {
+	most := d.most()
+	return most.from, d.limit > 0 && most.sum > d.limit/4
+}
+
+func (d *Detector) most() side {
+	if d.below.sum > d.above.sum {
+		return d.below
+	}
+	return d.above
 }
 
 // learn adds x to the reference.

@@ -3,11 +3,18 @@ package drift_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer/drift"
 )
+
+func moved(d *drift.Detector, x float64) bool {
+	_, moved := d.Add(time.Time{}, x)
+	return moved
+}
 
 // TestAWorkedExample: values that alternate around 0 by 0.1, and then around
 // 0.52. Each of the latter adds 0.52 - 0.12 = 0.4 to a sum that alarms above
@@ -17,13 +24,13 @@ func TestAWorkedExample(t *testing.T) {
 		d := drift.Residuals()
 		swing := func(i int) float64 { return 0.1 - 0.2*float64(i%2) }
 		for i := range 1000 {
-			if d.Add(swing(i)) {
+			if moved(&d, swing(i)) {
 				t.Fatalf("value %d alarms, though nothing moved", i)
 			}
 		}
 		at := 0
 		for i := 0; at == 0 && i < 100; i++ {
-			if d.Add(sign*0.52 + swing(i)) {
+			if moved(&d, sign*0.52+swing(i)) {
 				at = i + 1
 			}
 		}
@@ -32,7 +39,7 @@ func TestAWorkedExample(t *testing.T) {
 		}
 		// What was told is the new normal.
 		for i := range 1000 {
-			if d.Add(sign*0.52 + swing(i)) {
+			if moved(&d, sign*0.52+swing(i)) {
 				t.Fatalf("value %d after the alarm alarms again", i)
 			}
 		}
@@ -46,7 +53,7 @@ func TestASmallMoveIsLetPass(t *testing.T) {
 		if i > 500 {
 			x = 0.11
 		}
-		if d.Add(x) {
+		if moved(&d, x) {
 			t.Fatalf("a move by 0.11 alarms at value %d", i)
 		}
 	}
@@ -64,7 +71,7 @@ func TestUnknownValuesAndOutliersAreNoMove(t *testing.T) {
 		case i%3 == 0:
 			x = math.NaN()
 		}
-		if d.Add(x) {
+		if moved(&d, x) {
 			t.Fatalf("alarm at value %d", i)
 		}
 	}
@@ -118,7 +125,7 @@ func TestFalseAlarmsAreSeldom(t *testing.T) {
 		for range series {
 			d, next := drift.Residuals(), n.of(rng)
 			for range values {
-				if d.Add(next()) {
+				if moved(&d, next()) {
 					alarms++
 				}
 			}
@@ -131,7 +138,7 @@ func TestFalseAlarmsAreSeldom(t *testing.T) {
 	alarms := 0
 	d := drift.Misses()
 	for range 600_000 {
-		if d.Add(bernoulli(rng, 0.1)) {
+		if moved(&d, bernoulli(rng, 0.1)) {
 			alarms++
 		}
 	}
@@ -153,10 +160,10 @@ func TestAMoveIsToldWithin300(t *testing.T) {
 	const series, within = 400, 300
 	told := func(d drift.Detector, before, after func() float64) bool {
 		for range 500 {
-			d.Add(before())
+			moved(&d, before())
 		}
 		for range within {
-			if d.Add(after()) {
+			if moved(&d, after()) {
 				return true
 			}
 		}
@@ -190,6 +197,33 @@ func TestAMoveIsToldWithin300(t *testing.T) {
 	}
 }
 
+// TestAMoveIsDated: of 400 moves by 1.3 the middle half are dated within 25 values
+// of where they were.
+func TestAMoveIsDated(t *testing.T) {
+	const series, before = 400, 500
+	for _, n := range noises {
+		rng := rand.New(rand.NewPCG(3, 1))
+		var off []int64
+		for range series {
+			d, next := drift.Residuals(), n.of(rng)
+			for i := range before + 300 {
+				x := next()
+				if i >= before {
+					x += math.Log(1.3)
+				}
+				if since, moved := d.Add(time.Unix(int64(i), 0), x); moved {
+					off = append(off, since.Unix()-before)
+					break
+				}
+			}
+		}
+		slices.Sort(off)
+		if low, high := off[len(off)/4], off[3*len(off)/4]; low < -25 || high > 25 {
+			t.Errorf("%s: half of the moves are dated %d to %d values late", n.name, low, high)
+		}
+	}
+}
+
 func TestAWatchSaysWhatMoved(t *testing.T) {
 	f := feature.Forecast{TTFT: feature.Quantiles{P50: 1, P90: 1.5}, TPOT: feature.Quantiles{P50: 0.02, P90: 0.03}}
 	unknown := feature.Seconds(feature.Unknown)
@@ -204,13 +238,16 @@ func TestAWatchSaysWhatMoved(t *testing.T) {
 	} {
 		w := drift.NewWatch()
 		for i := range 500 {
-			if s, moved := w.Observe(f, 1, 0.02); moved {
+			if s, _, moved := w.Observe(time.Time{}, f, 1, 0.02); moved {
 				t.Fatalf("%s at outcome %d, though nothing moved", s, i)
 			}
 		}
 		var got drift.Signal
 		for i := range 300 {
-			if s, moved := w.Observe(f, c.ttft(i), c.tpot(i)); moved {
+			if s, since, moved := w.Observe(time.Unix(int64(i), 0), f, c.ttft(i), c.tpot(i)); moved {
+				if from := since.Unix(); from < 0 || from > 4 {
+					t.Errorf("%s moved since outcome %d, want the first ones", s, from)
+				}
 				got = s
 				break
 			}
@@ -224,7 +261,7 @@ func TestAWatchSaysWhatMoved(t *testing.T) {
 func TestAnObservationAllocatesNothing(t *testing.T) {
 	w := drift.NewWatch()
 	f := feature.Forecast{TTFT: feature.Quantiles{P50: 1, P90: 1.5}, TPOT: feature.Quantiles{P50: 0.02, P90: 0.03}}
-	if n := testing.AllocsPerRun(1000, func() { w.Observe(f, 1, 0.02) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { w.Observe(time.Time{}, f, 1, 0.02) }); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
 }

@@ -45,7 +45,7 @@ func Fit(ctx context.Context, task Task, settings Settings) (*bundle.Bundle, err
 	var proven [bundle.Targets]worth
 	var trials [bundle.Targets][]fold
 	var forms fit.Forms
-	plain, rich, err := foldsOf(ctx, thinned(task.Samples, trialMost), &settings)
+	plain, rich, err := foldsOf(ctx, thinned(ofOneTime(task.Samples), trialMost), &settings)
 	if err != nil {
 		return nil, unfitted(ctx, bundle.TTFTP50, err)
 	}

@@ -144,6 +144,24 @@ func form(ctx context.Context, target bundle.Target, plain, rich []fold, setting
 	return fit.Scaled, simple, plain, nil
 }
 
+// ofOneTime is those of the samples that are outdated, or those that are not,
+// whichever are more: what was learned before outcomes moved, and judged after,
+// would prove that nothing is worth anything.
+func ofOneTime(samples []Sample) []Sample {
+	var parts [2][]Sample
+	for _, s := range samples {
+		k := 0
+		if s.Outdated {
+			k = 1
+		}
+		parts[k] = append(parts[k], s)
+	}
+	if len(parts[1]) > len(parts[0]) {
+		return parts[1]
+	}
+	return parts[0]
+}
+
 // thinned returns at most n of the samples, evenly spaced, the last among them.
 func thinned(samples []Sample, n int) []Sample {
 	if len(samples) <= n {

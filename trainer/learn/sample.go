@@ -15,6 +15,7 @@ type Sample struct {
 	Finished time.Time // when its outcome was known
 	Endpoint string    // that served
 	Class    string    // of the endpoint
+	Outdated bool      // decided before outcomes of its class moved: weighs little
 	Vector   feature.Vector
 	TTFT     float64 // ln(actual/prior), with the prior of the vector
 	TPOT     float64 // likewise

@@ -32,6 +32,10 @@ const (
 	halfShare = 0.35 // of the rows, after which a row weighs half: engines drift with work as well as with time
 	lightest  = 1e-3 // least weight of a row: old rows fade, they don't vanish
 
+	// outdatedShare is the weight of all outdated rows in that of the others: they
+	// tell how latencies follow from load, and no longer how long they are.
+	outdatedShare = 0.03
+
 	judgedParts  = 3 // of the rows, in order of time, that judge what was learned of those before
 	learnedParts = 2 // that only teach
 

@@ -50,13 +50,30 @@ func (s *Sample) over(target bundle.Target, fitted *physics.Fitted) float64 {
 }
 
 // weights halve with every half-life of age, and with every halfShare of the
-// rows that came later.
+// rows that came later. Those that are outdated carry outdatedShare of what the
+// others do at most, all together.
 func weights(all []Sample, halfLife time.Duration) []float64 {
 	out := make([]float64, len(all))
 	for i := range all {
 		age := all[len(all)-1].Decided.Sub(all[i].Decided).Seconds() / halfLife.Seconds()
 		later := float64(len(all)-1-i) / (halfShare * float64(len(all)))
 		out[i] = max(lightest, math.Exp2(-age-later))
+	}
+	var fresh, outdated float64
+	for i := range all {
+		if all[i].Outdated {
+			outdated += out[i]
+		} else {
+			fresh += out[i]
+		}
+	}
+	if fresh == 0 || outdated <= outdatedShare*fresh {
+		return out
+	}
+	for i := range all {
+		if all[i].Outdated {
+			out[i] *= outdatedShare * fresh / outdated
+		}
 	}
 	return out
 }
