@@ -78,15 +78,13 @@ func (r *Router) Tell(f func(*Word)) {
 func (r *Router) InFlight(f func([]Word)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	words := make([]Word, 0, 2*len(r.open)+2)
 	words = append(words, Word{Kind: Restating})
 	for t := range r.open { // in no order, which is no matter to a ledger
-		if t.endpoint == nil {
-			continue
-		}
 		words = append(words, t.charged())
 		if t.generated > 0 {
-			words = append(words, Word{Kind: Generated, Number: t.number, Tokens: t.generated, At: t.told})
+			words = append(words, Word{Kind: Generated, Number: t.number, Tokens: t.generated, At: now})
 		}
 	}
 	f(append(words, Word{Kind: Restated}))

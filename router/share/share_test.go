@@ -248,7 +248,7 @@ func TestChurn(t *testing.T) {
 		for i, m := range all {
 			rng := rand.New(rand.NewPCG(7, uint64(i)))
 			work.Go(func() {
-				for range 300 {
+				for range 150 {
 					switch k := rng.IntN(100); {
 					case k < 50:
 						ticket := m.begin(prompt(fmt.Sprint(rng.IntN(20))))
