@@ -140,6 +140,7 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	if local != nil {
 		keep.Go(func() error { return local.Run(writing) })
 	}
+	router.CollectRarely()
 	err = router.Run(ctx, config)
 	stopWriting()
 	keep.Wait()

@@ -71,6 +71,7 @@ func beginRouter(ctx context.Context, setting []byte) (any, func() spent, error)
 	for _, url := range s.URLs {
 		c.Pool.Endpoints = append(c.Pool.Endpoints, pool.Endpoint{URL: url, LLMs: []string{llm}})
 	}
+	router.CollectRarely()
 	ended := make(chan error, 1)
 	go func() { ended <- router.Run(ctx, c) }()
 	report := func() spent {
