@@ -8,9 +8,9 @@ import (
 	"github.com/spillway-llm/spillway/internal/physics"
 )
 
-// Terms are the parts of the cost that predicted minimises, in seconds. The
-// first two are what the request itself is expected to take; the rest is what
-// it does to others there, now and later.
+// Terms are the parts of the cost that predicted minimises, in seconds. TTFT and
+// Output are what the request itself is expected to take, and Impatience weighs
+// the first of them more; the rest is what it does to others there, now and later.
 type Terms struct {
 	TTFT     feature.Seconds `json:"ttft"`     // forecast, p50
 	Output   feature.Seconds `json:"output"`   // forecast TPOT, p50, times the expected output
@@ -18,11 +18,14 @@ type Terms struct {
 	Headroom feature.Seconds `json:"headroom"` // of the last 10 % of the KV cache, where engines preempt
 	Prefill  feature.Seconds `json:"prefill"`  // the prefill holds up those that decode there
 	Decode   feature.Seconds `json:"decode"`   // one more sequence slows the others
+
+	// Impatience is what the wait for the first token counts beyond its time.
+	Impatience feature.Seconds `json:"impatience"`
 }
 
 // Cost is their sum.
 func (t *Terms) Cost() feature.Seconds {
-	return t.TTFT + t.Output + t.Eviction + t.Headroom + t.Prefill + t.Decode
+	return t.TTFT + t.Output + t.Eviction + t.Headroom + t.Prefill + t.Decode + t.Impatience
 }
 
 const (
@@ -124,7 +127,7 @@ func (c *Candidate) paced() physics.Coefficients {
 func (out *Choice) Terms(in *Input, i int) Terms {
 	if out.Policy != Predicted || feature.IsUnknown(out.Costs[i]) {
 		unknown := feature.Seconds(feature.Unknown)
-		return Terms{unknown, unknown, unknown, unknown, unknown, unknown}
+		return Terms{unknown, unknown, unknown, unknown, unknown, unknown, unknown}
 	}
 	return out.prices.terms(in, &in.Candidates[i], &out.Forecasts[i])
 }
@@ -144,7 +147,7 @@ func (p *prices) terms(in *Input, c *Candidate, f *feature.Forecast) Terms {
 
 	work := slower * float64(k.Work(r.PromptTokens, uncached))
 	held := beyond(&led.Remaining, (float64(f.TTFT.P50)-work)/float64(f.TPOT.P50))
-	t := Terms{TTFT: f.TTFT.P50, Output: f.TPOT.P50 * feature.Seconds(output)}
+	t := Terms{TTFT: f.TTFT.P50, Output: f.TPOT.P50 * feature.Seconds(output), Impatience: feature.Seconds(s.Impatience) * f.TTFT.P50}
 	if capacity := c.Load.Profile.KVCapacityTokens; capacity > 0 {
 		full := or(c.HotTokens, 0) + uncached + or(led.GeneratedTokens, 0) - hotShare*capacity
 		evicts := min(1, max(0, full/uncached))

@@ -284,6 +284,11 @@ func TestWeightsOfZero(t *testing.T) {
 		}
 	}
 	s := &in.Settings
+	s.Impatience = 1.5
+	if got, want := decide(t, in).Terms(in, 0), 1.5*full.TTFT; got.Impatience != want || got.TTFT != full.TTFT {
+		t.Errorf("impatience of 1.5 is %v s, want %v s beside %v s", got.Impatience, want, full.TTFT)
+	}
+	s.Impatience = 0
 	s.EvictionWeight, s.HeadroomWeight, s.PrefillExternality, s.PrefillExternalityFloor, s.DecodeExternality = 0, 0, 0, 0, 0
 	if got := decide(t, in).Terms(in, 0); got != (policy.Terms{TTFT: full.TTFT, Output: full.Output}) {
 		t.Errorf("without weights the terms are %+v", got)

@@ -11,11 +11,11 @@ import (
 )
 
 // encoding is the version of the bytes that Encode writes. Decode still reads
-// those before it: version 3 lacks what candidates have in flight beside counts
-// of it, version 2 also the canary and the last numbers of the settings and of
+// those before it: version 4 lacks the last number of the settings, version 3 also
+// what candidates have in flight beside counts of it, version 2 also the canary and the last numbers of the settings and of
 // candidates.
 const (
-	encoding       = 4
+	encoding       = 5
 	oldestEncoding = 2
 )
 
@@ -128,9 +128,13 @@ func settingsOf(s *Settings, version byte) []*float64 {
 		&s.StickyShare, seconds(&s.StickySaved), seconds(&s.MaxTTFTPenalty), seconds(&s.PredictedPenalty),
 		&s.TokensPerRequest, &s.Exploration, seconds(&s.ExplorationHarm), &s.DefaultThroughput,
 		&s.EvictionWeight, &s.HeadroomWeight, &s.PrefillExternality, &s.PrefillExternalityFloor, &s.DecodeExternality, &s.ShedExcess,
+		&s.Impatience,
 	}
-	if version == oldestEncoding {
+	switch version {
+	case oldestEncoding:
 		return all[:8]
+	case 3, 4:
+		return all[:14]
 	}
 	return all
 }
@@ -158,13 +162,12 @@ func candidateOf(c *Candidate, version byte) []*float64 {
 		&l.WaitingOutput, &l.WaitingStay, &l.SharedContext, &l.SinceScrapeContext,
 	}
 	switch version {
-	case encoding:
-		return all
 	case oldestEncoding:
 		return all[:len(all)-7]
-	default:
+	case 3:
 		return all[:len(all)-4]
 	}
+	return all
 }
 
 func residualOf(r *feature.Residual) []*float64 {

@@ -9,9 +9,18 @@ import (
 )
 
 // decidesAlike reports whether this build makes the choice again that a version
-// of a policy made: of version 1 that of all but predicted.
+// of a policy made: all that don't forecast decide as they ever did, and
+// predictor-blend as since version 3.
 func decidesAlike(version int, policy string) bool {
-	return version == Version || version == 1 && policy != Predicted
+	switch {
+	case version < 1 || version > Version:
+		return false
+	case policy == Predicted:
+		return version == Version
+	case policy == PredictorBlend:
+		return version >= 3
+	}
+	return true
 }
 
 // Replay makes the Input of a complete stored decision again.

@@ -53,10 +53,10 @@ func idles(n int) []policy.Candidate {
 }
 
 // input asks the named policy for 1,000 prompt tokens and 100 output tokens.
-// Exploration is off: tests of it turn it on.
+// Exploration and impatience are off: tests of them turn them on.
 func input(name string, candidates ...policy.Candidate) *policy.Input {
 	settings := policy.Defaults()
-	settings.Exploration, settings.ExplorationHarm = 0, 1
+	settings.Exploration, settings.ExplorationHarm, settings.Impatience = 0, 1, 0
 	return &policy.Input{
 		Policy:    name,
 		Fallback:  policy.CombinedLoad,

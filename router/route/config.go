@@ -108,6 +108,7 @@ func (c *Config) Check() error {
 		{"settings.prefill_externality: must be a number from 0", notNegative(c.Settings.PrefillExternality)},
 		{"settings.prefill_externality_floor: must be a number from 0 to settings.prefill_externality, or 0", c.Settings.PrefillExternalityFloor >= 0 && c.Settings.PrefillExternalityFloor <= c.Settings.PrefillExternality},
 		{"settings.decode_externality: must be a number from 0", notNegative(c.Settings.DecodeExternality)},
+		{"settings.impatience: must be a number from 0", notNegative(c.Settings.Impatience)},
 		{"settings.shed_excess: must be a number from 0, such as 0.5 for 50 %", notNegative(c.Settings.ShedExcess)},
 		{"complete_up_to: must not be negative", c.CompleteUpTo >= 0},
 		{"complete_share: must be from 0 to 1", c.CompleteShare >= 0 && c.CompleteShare <= 1},
