@@ -56,26 +56,34 @@ func (n *Node) Save() error {
 	return nil
 }
 
-func writeSnapshot(path string, s *sharev1.Snapshot) error {
+// packSnapshot is the text of a file.
+func packSnapshot(s *sharev1.Snapshot) ([]byte, error) {
 	body, err := proto.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > mostSnapshot {
+		return nil, fmt.Errorf("%d bytes are more than the %d that would be read again", len(body), mostSnapshot)
+	}
+	sum := sha256.Sum256(body)
+	text := binary.BigEndian.AppendUint64([]byte(magic), uint64(len(body)))
+	return append(append(text, sum[:]...), body...), nil
+}
+
+// writeSnapshot replaces a file in one step.
+func writeSnapshot(path string, s *sharev1.Snapshot) error {
+	text, err := packSnapshot(s)
 	if err != nil {
 		return err
 	}
-	if len(body) > mostSnapshot {
-		return fmt.Errorf("%d bytes are more than the %d that would be read again", len(body), mostSnapshot)
-	}
-	sum := sha256.Sum256(body)
-	head := binary.BigEndian.AppendUint64([]byte(magic), uint64(len(body)))
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // readable by this user alone
 	if err != nil {
 		return err
 	}
 	defer os.Remove(file.Name()) // fails once it is renamed
-	for _, part := range [][]byte{head, sum[:], body} {
-		if _, err := file.Write(part); err != nil {
-			file.Close()
-			return err
-		}
+	if _, err := file.Write(text); err != nil {
+		file.Close()
+		return err
 	}
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return err
