@@ -39,6 +39,7 @@ func (n *Node) Save() error {
 	if n.config.Snapshot == "" {
 		return nil
 	}
+	n.restore.try(n, time.Now()) // what was told a moment ago is not lost
 	s := &sharev1.Snapshot{Version: version, SaltProof: n.proof, Router: n.config.Router, TakenAtUnixNanos: time.Now().UnixNano()}
 	blocks := 0
 	n.router.Holdings(func(h route.Holding) bool {
