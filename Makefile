@@ -122,6 +122,14 @@ bench-offpolicy: ## estimators of other policies: coverage of a known truth, CPU
 bench-failures: ## what clients see when the predictor is killed, hangs, or answers garbage, beside the matched configuration (minutes)
 	$(Q)$(GO) run ./internal/bench/failures --out docs/results
 
+.PHONY: bench-signals
+bench-signals: ## what scrapes that are 1 s and 10 s old cost in simulation, against fresh ones (minutes)
+	$(Q)$(GO) run ./internal/bench/signals --out docs/results
+
+.PHONY: bench-scale
+bench-scale: ## 200 endpoints: quality at 1,000 requests/s in simulation, and CPU of a real router before fake ones (minutes)
+	$(Q)$(GO) run ./internal/bench/scale --out docs/results
+
 .PHONY: bench-extproc
 bench-extproc: ## CPU and latency of the endpoint picker with 100 endpoints, and of a streamed chunk beside a gRPC echo (minutes)
 	$(Q)$(GO) run ./internal/bench/extproc --out docs/results

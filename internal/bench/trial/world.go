@@ -14,12 +14,13 @@ import (
 	"github.com/spillway-llm/spillway/router/policy"
 )
 
-// World is one kind of traffic on ten endpoints that are only nearly what the
-// router believes (fleet.Perturb), each time others.
+// World is one kind of traffic on endpoints that are only nearly what the router
+// believes (fleet.Perturb), each time others.
 type World struct {
 	Name     string
 	Workload string        // of package workload
-	Knee     float64       // requests/s
+	Knee     float64       // requests/s of ten endpoints
+	Tens     int           // of endpoints; 0: one
 	Before   time.Duration // of operation, which is not judged: half of it at half of the load, with caches that fill
 	Judged   time.Duration // of arrivals after it; a multiple of half of that
 }
@@ -45,9 +46,9 @@ var Worlds = []World{
 }
 
 const (
-	endpoints = 10
-	profile   = "qwen3-32b-h100-tp2-routing" // what the router believes of all engines
-	class     = "h100"
+	ten     = 10
+	profile = "qwen3-32b-h100-tp2-routing" // what the router believes of all engines
+	class   = "h100"
 )
 
 // Config is the world at a share of its knee, with the matched configuration
@@ -59,14 +60,17 @@ func (w *World) Config(seed uint64, share float64) (fleet.WorldConfig, error) {
 		return c, err
 	}
 	each := w.Before / 2
-	loads := []float64{share * w.Knee / 2}
+	load := share * w.Knee * float64(w.tens())
+	loads := []float64{load / 2}
 	for range 1 + int(w.Judged/each) {
-		loads = append(loads, share*w.Knee)
+		loads = append(loads, load)
 	}
 	c.Plan = spec.Rising(seed, loads, each)
 	c.Plan.Warmup = w.Before
 	return c, nil
 }
+
+func (w *World) tens() int { return max(1, w.Tens) }
 
 // fleet is the world without requests.
 func (w *World) fleet(seed uint64) (fleet.WorldConfig, workload.Spec, error) {
@@ -82,7 +86,7 @@ func (w *World) fleet(seed uint64) (fleet.WorldConfig, workload.Spec, error) {
 		Seed:   seed,
 		Router: fleet.RouterConfig{Policy: policy.Predicted, Profiles: map[string]physics.Profile{class: nominal}},
 	}
-	for i := range endpoints {
+	for i := range ten * w.tens() {
 		e := fleet.EngineSpec{Class: class}
 		e.Profile, e.Overhead = fleet.Perturb(nominal, seed, i)
 		if Marked(i) {
