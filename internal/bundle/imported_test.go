@@ -86,7 +86,7 @@ func TestImportRefuses(t *testing.T) {
 		spoil      func(*testing.T, *bundle.Foreign)
 	}{
 		{"another column", `forest ttft_p90: column 6 of its forest is "queue", want waiting`, swap(bundle.TTFTP90, "waiting", "queue")},
-		{"too few columns", "forest ttft_p50: its forest has 24 columns", func(t *testing.T, f *bundle.Foreign) {
+		{"too few columns", "forest ttft_p50: its forest has 26 columns", func(t *testing.T, f *bundle.Foreign) {
 			made, err := forest.New(forest.Header{FeatureNames: feature.Names()[1:]}, []forest.Tree{{Leaves: []forest.Leaf{{}}}})
 			if err != nil {
 				t.Fatal(err)

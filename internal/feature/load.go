@@ -64,5 +64,10 @@ type Prior struct {
 	TTFT Seconds
 	TPOT Seconds
 
-	Admission Seconds // the part of TTFT that waits for a sequence and for KV blocks to become free
+	// Parts of TTFT; the rest is that of an engine with nothing to do but decode.
+
+	Queue     Seconds // prefill of what was sent before
+	Admission Seconds // wait for a sequence and for KV blocks to become free
+
+	Interference Seconds // the part of TPOT that prefill takes from decoding
 }

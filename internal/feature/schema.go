@@ -56,7 +56,7 @@ type Feature struct {
 }
 
 // Width is how many numbers a Vector has.
-const Width = 25
+const Width = 27
 
 // SchemaVersion is raised with every change of the table below.
 const SchemaVersion = 3
@@ -70,7 +70,9 @@ const (
 	ColumnPriorTTFT            = 21
 	ColumnPriorTPOT            = 22
 	ColumnPriorPrefill         = 23
-	ColumnPriorAdmission       = 24
+	ColumnPriorQueue           = 24
+	ColumnPriorAdmission       = 25
+	ColumnPriorInterference    = 26
 )
 
 var inf = math.Inf(1)
@@ -103,8 +105,10 @@ var table = [Width]Feature{
 	{"speed_factor", "ratio", FromProfile, 1.0 / 7, 7, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.SpeedFactor }},
 	{"prior_ttft", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT) }},
 	{"prior_tpot", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TPOT) }},
-	{"prior_prefill", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT - p.Admission) }},
+	{"prior_prefill", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT - p.Queue - p.Admission) }},
+	{"prior_queue", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.Queue) }},
 	{"prior_admission", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.Admission) }},
+	{"prior_interference", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.Interference) }},
 }
 
 // Table returns the features in the order of the vector.

@@ -37,7 +37,11 @@ func (v *Vector) Wide(dst []float64) {
 // Prior reads the prior back out of v. It is rounded to float32, so it is
 // what a residual must be multiplied with when only the vector is left.
 func (v *Vector) Prior() Prior {
-	return Prior{TTFT: Seconds(v[ColumnPriorTTFT]), TPOT: Seconds(v[ColumnPriorTPOT]), Admission: Seconds(v[ColumnPriorAdmission])}
+	return Prior{
+		TTFT: Seconds(v[ColumnPriorTTFT]), TPOT: Seconds(v[ColumnPriorTPOT]),
+		Queue: Seconds(v[ColumnPriorQueue]), Admission: Seconds(v[ColumnPriorAdmission]),
+		Interference: Seconds(v[ColumnPriorInterference]),
+	}
 }
 
 // VectorSize is the length of an encoded vector in bytes.

@@ -71,7 +71,7 @@ func (r Ramp) At(v *feature.Vector) float64 {
 // of its endpoint already.
 func (t *Term) own() bool {
 	switch t.Ramp.Column {
-	case feature.ColumnPriorTTFT, feature.ColumnPriorTPOT, feature.ColumnPriorPrefill, feature.ColumnPriorAdmission:
+	case feature.ColumnPriorTTFT, feature.ColumnPriorTPOT, feature.ColumnPriorPrefill, feature.ColumnPriorQueue, feature.ColumnPriorAdmission, feature.ColumnPriorInterference:
 		return true
 	}
 	return false

@@ -13,12 +13,13 @@ const (
 	// headCreditShare and headElapsedShare bound how much of the prompt being
 	// prefilled right now is believed to be done: at most 90 % of its work,
 	// and of the time it has had (the rest went to steps of others).
-	headCreditShare  = 0.9
-	headElapsedShare = 0.9
+	headCreditShare  = 0.97
+	headElapsedShare = 0.97
 	// interference is how much of the prefill rate shows up as time taken
 	// from decoding, and maxInterference the most of all time it may take.
 	interference    = 1.2
 	maxInterference = 0.85
+	mostStolen      = 0.98 // of which nothing comes while a step is bounded
 	// foreignSlack is how many of the running requests that an endpoint reports
 	// are not taken for decoding ones: a scrape is up to an interval old, so some
 	// of what it counted has ended, and some are in prefill.
@@ -41,10 +42,11 @@ func (c Coefficients) Step(decoding, kv float64) feature.Seconds {
 // has the coefficients c. The load's speed factor scales all of them; an
 // unknown one is 1.
 //
-//	TTFT0 = rest of the running step + queued prefill ahead + own prefill
-//	      + the steps both take + admission
-//	TPOT0 = step at the batch this request would join, stretched by the share
-//	        of time that prefill takes from decoding
+//	TTFT0 = rest of the running step + own prefill and its steps
+//	      + queue: prefill sent before and its steps, less what is done of it
+//	      + admission: steps until there is room
+//	TPOT0 = step at the batch this request would join
+//	      + interference: what prefill takes from decoding
 func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	if s := l.Profile.SpeedFactor; s > 0 {
 		c = c.Scaled(s)
@@ -61,10 +63,10 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	if budget != budget {
 		budget = decodeBudgetFloor
 	}
+	ahead += led.PrefillTokens / budget * step
 	// What is in prefill now: the oldest, or as many as one step holds.
-	now := max(c.B*led.HeadTokens+c.C*led.HeadContext, ahead*min(1, budget/max(1, led.PrefillTokens)))
-	ahead -= min(headCreditShare*now, headElapsedShare*known(float64(led.HeadElapsed)))
-	steps := math.Ceil((led.PrefillTokens + uncached) / budget)
+	now := max(c.B*led.HeadTokens+c.C*led.HeadContext+led.HeadTokens/budget*step, ahead*min(1, budget/max(1, led.PrefillTokens)))
+	queue := max(0, ahead-min(headCreditShare*now, headElapsedShare*known(float64(led.HeadElapsed))))
 	running := 0.0 // an idle engine starts at once
 	if inflight > 0 {
 		running = 0.5 * step
@@ -78,17 +80,28 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	if capacity := l.Profile.KVCapacityTokens; capacity > 0 {
 		read = min(read, max(capacity, r.PromptTokens))
 	}
-	tpot := float64(c.Step(seqs, read)) / (1 - Stolen(c, &l.Ledger))
+	// Prefill takes its share of the time, but of a step no more than it may hold.
+	most := max(decodeBudgetFloor, known(l.Profile.MaxBatchedTokens))
+	plain := float64(c.Step(seqs, read))
+	tpot := min(plain/(1-min(mostStolen, stolen(c, &led))), plain+float64(c.Work(most, most)))
 
 	wait := step * admission(&c, &r, &l, inflight, kv)
-	ttft := running + max(0, ahead) + own + steps*step + wait
-	return feature.Prior{TTFT: feature.Seconds(ttft), TPOT: feature.Seconds(tpot), Admission: feature.Seconds(wait)}
+	start := running + own + math.Ceil(uncached/budget)*step
+	return feature.Prior{
+		TTFT: feature.Seconds(start + queue + wait), TPOT: feature.Seconds(tpot),
+		Queue: feature.Seconds(queue), Admission: feature.Seconds(wait), Interference: feature.Seconds(tpot - plain),
+	}
 }
 
 // Stolen is the share of its time, from 0 to 0.85, that an endpoint takes from
 // decoding for the prefill that it is sent.
 func Stolen(c Coefficients, l *feature.Ledger) float64 {
-	return min(maxInterference, interference*(c.B*l.PrefillRate+c.C*l.PrefillContextRate))
+	return min(maxInterference, stolen(c, l))
+}
+
+// stolen is the same without a bound.
+func stolen(c Coefficients, l *feature.Ledger) float64 {
+	return interference * (c.B*l.PrefillRate + c.C*l.PrefillContextRate)
 }
 
 // batch is how many sequences decode at the endpoint and the context tokens

@@ -52,7 +52,7 @@ func TestAVectorHoldsWhatTheFileTells(t *testing.T) {
 	v := tr.samples[0].Vector
 	known := map[string]float32{
 		"prompt_tokens": 800, "cached_tokens": 0, "uncached_tokens": 800, "waiting": 2, "kv_used": 0.1,
-		"inflight_requests": 7, "inflight_prefill_tokens": 1200, "prior_admission": 0,
+		"inflight_requests": 7, "inflight_prefill_tokens": 1200, "prior_admission": 0, "prior_interference": 0,
 	}
 	for i, name := range feature.Names() {
 		switch want, ok := known[name]; {

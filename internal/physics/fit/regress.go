@@ -27,6 +27,12 @@ func (e equation) off(parameters []float64) float64 {
 	return math.Abs(dot(e.parts, parameters)-e.value) / e.of
 }
 
+// over is what was measured as a share of what the parameters say, where they
+// say more; else 1.
+func (e equation) over(parameters []float64) float64 {
+	return min(1, e.of/max(dot(e.parts, parameters), 1e-300))
+}
+
 // robust fits the non-negative parameters of the equations by their relative
 // error. Equations that stay far off count less and less (Huber's weights: k =
 // 1.345 robust standard deviations, the usual choice that is 95 % efficient on
@@ -37,14 +43,17 @@ func robust(equations []equation, width int) []float64 {
 }
 
 // start is what parameters are believed to be before any equation: as firmly as
-// so many equations would say it.
+// so many equations would say it. The first round trusts equations by it.
 type start struct {
 	at   []float64
 	rows float64
 }
 
 // weighted is robust where equations have weights of their own (nil: all alike)
-// and parameters are drawn to a start.
+// and parameters are drawn to a start, if there is one. With a start, what
+// parameters say too much is an error relative to what they say: relative to
+// what was measured, a request that found no queue where one was expected would
+// outweigh a hundred that did, for it is off by a hundred times.
 func weighted(equations []equation, width int, own []float64, from start) []float64 {
 	const (
 		rounds     = 30
@@ -58,9 +67,14 @@ func weighted(equations []equation, width int, own []float64, from start) []floa
 		}
 		return own[i]
 	}
+	over := func(equation, []float64) float64 { return 1 }
+	if from.at != nil {
+		over = equation.over
+	}
 	weights := make([]float64, len(equations))
-	for i := range weights {
-		weights[i] = weigh(i)
+	for i, e := range equations {
+		o := over(e, from.at)
+		weights[i] = weigh(i) * o * o
 	}
 	var solution []float64
 	for range rounds {
@@ -71,15 +85,15 @@ func weighted(equations []equation, width int, own []float64, from start) []floa
 		}
 		var errors [kinds][]float64
 		for _, e := range equations {
-			errors[e.kind] = append(errors[e.kind], e.off(solution))
+			errors[e.kind] = append(errors[e.kind], over(e, solution)*e.off(solution))
 		}
 		var sigma [kinds]float64
 		for kind := range sigma {
 			sigma[kind] = max(leastSigma, toSigma*quantile(errors[kind], 0.5))
 		}
 		for i, e := range equations {
-			s := sigma[e.kind]
-			weights[i] = weigh(i) * min(1, efficiency*s/max(e.off(solution), 1e-300)) / (s * s)
+			s, o := sigma[e.kind], over(e, solution)
+			weights[i] = weigh(i) * min(1, efficiency*s/max(o*e.off(solution), 1e-300)) * o * o / (s * s)
 		}
 	}
 	return solution

@@ -83,11 +83,14 @@ func Vectors(rows []Seen, forms Forms) (physics.Fitted, error) {
 		with, all := roomy(with, c.kind), with
 		terms := candidates(with, c.kind)
 		if c.form == Scaled {
-			terms = terms[:1]
+			terms = terms[:analytic[c.kind]]
 		}
 		c.curve.Terms = curve(&f, thinned(with, seenMost), terms, c.kind, c.of)
-		if c.kind == ofTTFT {
+		switch {
+		case c.kind == ofTTFT:
 			c.curve.Terms = append(c.curve.Terms, waits(&f, all))
+		case c.form == Full:
+			c.curve.Terms = append(c.curve.Terms, beyond(all))
 		}
 		c.curve.Min, c.curve.Max = extent(&f, all, c.kind)
 	}
@@ -120,27 +123,43 @@ func roomy(rows []Seen, kind int) []Seen {
 // rows were learned from there was room for most of them, and those that waited
 // tell it badly, for a wait hangs on how long others' answers turn out.
 func waits(f *physics.Fitted, rows []Seen) physics.Term {
-	t := physics.Term{Seconds: 1, Ramp: physics.Ramp{Column: feature.ColumnPriorAdmission}}
-	var longer []float64
-	if len(f.TPOT.Terms) > 0 {
-		for i := range rows {
-			v := &rows[i].Vector
-			if x := float64(f.Estimate(v).TPOT / v.Prior().TPOT); x > 0 {
-				longer = append(longer, x)
-			}
+	return physics.Term{Seconds: longer(f, rows), Ramp: physics.Ramp{Column: feature.ColumnPriorAdmission}}
+}
+
+// beyond is the term of what prefill takes from decoding past the most that the
+// rows have of that: it is held to the analytic one. Below the knee prefill slows
+// decoding by no more than its noise, and what fits best may know nothing of it.
+func beyond(rows []Seen) physics.Term {
+	most := 0.0
+	for i := range rows {
+		most = max(most, float64(rows[i].Vector.Prior().Interference))
+	}
+	return physics.Term{Seconds: 1, Ramp: physics.Ramp{Column: feature.ColumnPriorInterference, From: most}}
+}
+
+// longer is how many times the analytic TPOT the fitted one is, in the median of
+// rows.
+func longer(f *physics.Fitted, rows []Seen) float64 {
+	times := make([]float64, 0, len(rows))
+	for i := range rows {
+		v := &rows[i].Vector
+		if x := float64(f.Estimate(v).TPOT / v.Prior().TPOT); x > 0 && !math.IsInf(x, 0) {
+			times = append(times, x)
 		}
 	}
-	if len(longer) > 0 {
-		t.Seconds = quantile(longer, 0.5)
+	if len(times) == 0 {
+		return 1
 	}
-	return t
+	return quantile(times, 0.5)
 }
 
 // curve fits the terms of one latency, the first of which is the analytic prior.
 func curve(f *physics.Fitted, rows []Seen, terms []physics.Term, kind int, of func(*Seen) float64) []physics.Term {
-	terms = slices.DeleteFunc(terms, func(t physics.Term) bool {
+	nowhere := func(t physics.Term) bool {
 		return !slices.ContainsFunc(rows, func(r Seen) bool { return t.At(&r.Vector, 1) > 0 })
-	})
+	}
+	own := slices.DeleteFunc(slices.Clone(terms[:analytic[kind]]), nowhere)
+	terms = append(own, slices.DeleteFunc(slices.Clone(terms[analytic[kind]:]), nowhere)...)
 	equations := make([]equation, len(rows))
 	weights := make([]float64, len(rows))
 	most := make([]float64, len(terms)) // share of a latency for each second of the term
@@ -155,7 +174,9 @@ func curve(f *physics.Fitted, rows []Seen, terms []physics.Term, kind int, of fu
 		equations[i], weights[i] = e, r.Weight
 	}
 	from := start{at: make([]float64, len(terms)), rows: analyticRows}
-	from.at[0] = 1 // the analytic prior as it is
+	for j := range own {
+		from.at[j] = 1 // the analytic prior as it is
+	}
 	x := weighted(equations, len(terms), weights, from)
 	// Where every row is explained by its load alone, something must be left
 	// of an idle engine.
@@ -213,6 +234,9 @@ func growing(from, to, factor float64) []float64 {
 	return knots
 }
 
+// analytic is how many of the first terms make up the analytic prior.
+var analytic = [...]int{ofTPOT: 1, ofTTFT: 2}
+
 // candidates are the terms of one latency before their fit, each of one
 // second: first the analytic prior, then the constant.
 func candidates(rows []Seen, kind int) []physics.Term {
@@ -235,7 +259,7 @@ func candidates(rows []Seen, kind int) []physics.Term {
 		}
 	}
 	if kind == ofTTFT {
-		add(open(feature.ColumnPriorPrefill), open(physics.Constant), open(feature.ColumnPriorTPOT))
+		add(open(feature.ColumnPriorPrefill), open(feature.ColumnPriorQueue), open(physics.Constant), open(feature.ColumnPriorTPOT))
 		add(ramps(rows, uncached, tokenKnots)...)
 		add(steps(rows, uncached, tokenKnots)...)
 		add(ramps(rows, feature.ColumnPriorPrefill, timeKnots)...)
