@@ -159,7 +159,6 @@ type member struct {
 	metrics *prometheus.Registry
 	log     lines
 	stop    func()
-	seen    int // tickets begun
 }
 
 // network address of a router by its number.
