@@ -218,43 +218,43 @@ func TestOutcomesMakeAMachineWrong(t *testing.T) {
 	}
 }
 
-// What comes back and fails again has to be well for longer each time, until it
-// has been well for long, or is another bundle.
+// What comes back and is refuted again has to be well for longer each time, until
+// it has been well for long, or its predictor began anew.
 func TestRelapsesLengthenTheHold(t *testing.T) {
 	hold := limits().ReturnHold
 	now := start
-	g := correction.NewGuard(limits(), now)
-	bundle := int64(1)
-	answer := func() (correction.Change, bool) {
-		return g.Answered(now, correction.Answer{Bundle: bundle}, nil, nil)
-	}
+	m := correction.NewMachine(limits(), now)
+	answer := func() (correction.Change, bool) { return m.Answered(now, now, 0) }
 	back := func() (waited time.Duration) {
-		g.Failed(now, correction.Broken, "gone")
-		began := now
-		for {
+		for began := now; ; now = now.Add(hold / 10) {
 			if c, moved := answer(); moved && c.To == correction.Live {
 				return now.Sub(began)
 			}
-			now = now.Add(hold / 10)
 		}
+	}
+	relapse := func() time.Duration {
+		m.Judged(now, "off")
+		m.Judged(now, "")
+		return back()
 	}
 	answer()
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 16} {
-		if got := back(); got != want*hold {
+		if got := relapse(); got != want*hold {
 			t.Errorf("return %d after %v, want %v", i, got, want*hold)
 		}
 		now = now.Add(hold)
 	}
 	now = now.Add(200 * hold)
-	if got := back(); got != hold {
+	if got := relapse(); got != hold {
 		t.Errorf("after a long time of health it came back after %v, want %v", got, hold)
 	}
 	now = now.Add(hold)
-	back()
-	bundle, now = 2, now.Add(hold)
-	answer()
-	if got := back(); got != 2*hold { // the fall is soon after the return
-		t.Errorf("another bundle came back after %v, want %v", got, 2*hold)
+	if got := relapse(); got != 2*hold {
+		t.Errorf("it came back after %v, want %v", got, 2*hold)
+	}
+	m.Failed(now, correction.Broken, "gone")
+	if got := back(); got != hold {
+		t.Errorf("another predictor came back after %v, want %v", got, hold)
 	}
 }
 

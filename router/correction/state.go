@@ -56,8 +56,9 @@ type Change struct {
 
 // Machine holds the forecast state of one LLM. Leaving Live is never delayed;
 // coming back waits until nothing has been wrong for the return hold, and twice as
-// long each time that it left Live again within ten such holds of coming back, up
-// to sixteen times: what fails again and again decides ever less. Only the first
+// long each time that outcomes refuted the forecasts again within ten such holds of
+// coming back, up to sixteen times: what is refuted again and again decides ever
+// less, until the predictor begins anew or serves another bundle. Only the first
 // bundle ever ends Cold, and at once.
 type Machine struct {
 	limits   Limits
@@ -66,7 +67,7 @@ type Machine struct {
 	since    time.Time
 	well     time.Time // when the last trouble ended; zero while it lasts
 	back     time.Time // when it last came back to Live; zero: never
-	relapses int       // in a row: it fell again soon after it had come back
+	relapses int       // in a row: refuted again soon after it had come back
 	fault    string    // what outcomes say against the forecasts; empty when nothing
 
 	validated time.Time
@@ -132,6 +133,7 @@ func (m *Machine) Failed(now time.Time, result Result, why string) (Change, bool
 		asked, late := m.recent()
 		return m.move(now, Slow, fmt.Sprintf("%d of %d forecasts late in %s", late, asked, m.limits.SlowWindow))
 	case Broken:
+		m.relapses = 0 // what answers next is another
 		return m.move(now, Down, why)
 	case Untrained, Mismatch:
 		return m.move(now, Stale, why)
@@ -148,6 +150,13 @@ func (m *Machine) Judged(now time.Time, fault string) (Change, bool) {
 	m.fault = fault
 	if fault == "" || m.state != Live && m.state != Wrong {
 		return Change{}, false
+	}
+	if m.state == Live && !m.back.IsZero() {
+		if now.Sub(m.back) > relapseHolds*m.hold() {
+			m.relapses = 0
+		} else {
+			m.relapses = min(m.relapses+1, mostRelapses)
+		}
 	}
 	return m.move(now, Wrong, fault)
 }
@@ -171,13 +180,6 @@ func (m *Machine) move(now time.Time, to State, reason string) (Change, bool) {
 	if m.state == to {
 		return Change{}, false
 	}
-	if m.state == Live && !m.back.IsZero() {
-		if now.Sub(m.back) > relapseHolds*m.hold() {
-			m.relapses = 0
-		} else {
-			m.relapses = min(m.relapses+1, mostRelapses)
-		}
-	}
 	change := Change{From: m.state, To: to, Reason: reason, At: now}
 	m.state, m.reason, m.since = to, reason, now
 	if to == Live {
@@ -187,7 +189,7 @@ func (m *Machine) move(now time.Time, to State, reason string) (Change, bool) {
 }
 
 const (
-	relapseHolds = 10 // holds after its return in which leaving Live again is a relapse
+	relapseHolds = 10 // holds after its return in which being refuted again is a relapse
 	mostRelapses = 4  // that are counted: the longest hold is 2^4 return holds
 )
 
