@@ -107,7 +107,8 @@ func beginPredictor(ctx context.Context, setting []byte) (any, func() spent, err
 	if all := s.Status().LLMs; len(all) != 1 || all[0].State != predictor.Serving {
 		return nil, nil, fmt.Errorf("the bundle is not served: %+v", all)
 	}
-	go func() { _ = s.Run(ctx) }() // both until the process ends
+	go func() { _ = s.Run(ctx) }() // all until the process ends
+	go s.FollowLoad(ctx)
 	go func() {
 		if err := s.Serve(ctx, at.Address); err != nil {
 			fmt.Fprintln(os.Stderr, "extproc: predictor:", err)
