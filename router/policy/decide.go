@@ -25,8 +25,9 @@ type Choice struct {
 	ShedProbability float64         // that it would be, over the decision's own draws
 	RetryAfter      feature.Seconds // by which the best p90 TTFT misses the objective that nobody meets
 
-	eligible []int // candidates that may be chosen at all
-	pool     []int // those among them the filter left
+	room     []feature.Seconds // of the forecast TTFTs: waiting for a sequence and KV blocks
+	eligible []int             // candidates that may be chosen at all
+	pool     []int             // those among them the filter left
 	scratch  []int
 	numbers  []float64
 	other    []float64 // probabilities of what the canary did not draw
@@ -159,8 +160,9 @@ func (out *Choice) prepare(in *Input) {
 	n := len(in.Candidates)
 	out.Policy, out.Held = in.Policy, false
 	out.Forecasts = slices.Grow(out.Forecasts[:0], n)[:n]
+	out.room = slices.Grow(out.room[:0], n)[:n]
 	for i := range in.Candidates {
-		out.Forecasts[i] = in.Candidates[i].forecast(&in.Request)
+		out.Forecasts[i], out.room[i] = in.Candidates[i].forecast(&in.Request)
 	}
 	out.clear(in)
 	if out.rng == nil {
@@ -199,16 +201,19 @@ func (out *Choice) anyForecast() bool {
 }
 
 // forecast applies the bundle's residual and the online correction to the
-// prior as of now.
-func (c *Candidate) forecast(r *Request) feature.Forecast {
+// prior as of now. It also says how much of the TTFT is waiting for room.
+func (c *Candidate) forecast(r *Request) (f feature.Forecast, room feature.Seconds) {
 	if !c.Residual.Known() {
-		return feature.NoForecast
+		return feature.NoForecast, 0
 	}
 	p := c.Prior(r)
-	f := feature.Forecast{Residual: c.Residual, Support: feature.Unknown}
+	f = feature.Forecast{Residual: c.Residual, Support: feature.Unknown}
 	f.TTFT = apply(p.TTFT, c.Residual.TTFT, c.Correction.TTFT)
 	f.TPOT = apply(p.TPOT, c.Residual.TPOT, c.Correction.TPOT)
-	return f
+	if p.Admission > 0 && p.TTFT > 0 {
+		room = f.TTFT.P50 * p.Admission / p.TTFT
+	}
+	return f, room
 }
 
 func apply(prior feature.Seconds, residual, correction feature.LogQuantiles) feature.Quantiles {

@@ -8,8 +8,9 @@ import (
 // Version is raised when the same Input may come to mean another choice. Since
 // version 2 predicted counts what a request does to others, and objectives; since
 // version 3 the wait for room is that of all who wait before; since version 4 the
-// wait for the first token counts for more than the rest of an answer's time, and
-// exploration stays with the warm candidates.
+// wait for the first token counts for more than the rest of an answer's time,
+// exploration stays with the warm candidates, and waiting for room opens the valve
+// later.
 const Version = 4
 
 // Input is everything Decide reads.
@@ -116,7 +117,7 @@ type Settings struct {
 	StickyShare       float64         `yaml:"sticky_share" json:"sticky_share"`                                       // an endpoint is warm when it holds this share of the prompt
 	StickySaved       feature.Seconds `yaml:"sticky_saved" json:"sticky_saved"`                                       // or saves this much prefill
 	MaxTTFTPenalty    feature.Seconds `yaml:"max_ttft_penalty" json:"max_ttft_penalty"`                               // valve of the matched configurations
-	PredictedPenalty  feature.Seconds `yaml:"predicted_ttft_penalty" json:"predicted_ttft_penalty"`                   // valve of predicted, on forecast TTFT
+	PredictedPenalty  feature.Seconds `yaml:"predicted_ttft_penalty" json:"predicted_ttft_penalty"`                   // valve of predicted, on forecast TTFT; on waiting for room it is MaxTTFTPenalty
 	TokensPerRequest  float64         `yaml:"tokens_per_request" json:"tokens_per_request"`                           // what one active request counts in combined-load
 	Exploration       float64         `yaml:"exploration" json:"exploration"`                                         // probability of trying another of the cheapest
 	ExplorationHarm   feature.Seconds `yaml:"exploration_harm" json:"exploration_harm"`                               // most extra cost an explored endpoint may have

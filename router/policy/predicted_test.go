@@ -303,7 +303,7 @@ func predictedTwin(in *policy.Input, out *policy.Choice) []float64 {
 			continue
 		}
 		known = append(known, i)
-		ttft := float64(out.Forecasts[i].TTFT.P50)
+		ttft := valved(in, out, i)
 		if policy.Sticky(in, i) {
 			warm = append(warm, ttft)
 			pool = append(pool, i)
@@ -320,7 +320,7 @@ func predictedTwin(in *policy.Input, out *policy.Choice) []float64 {
 		known, pool = slices.DeleteFunc(known, misses), slices.DeleteFunc(pool, misses)
 		warm, cold = nil, nil
 		for _, i := range known {
-			ttft := float64(out.Forecasts[i].TTFT.P50)
+			ttft := valved(in, out, i)
 			if policy.Sticky(in, i) {
 				warm = append(warm, ttft)
 			} else {
@@ -373,6 +373,51 @@ func predictedTwin(in *policy.Input, out *policy.Choice) []float64 {
 		p[i] *= 1 - shedTwin(in, out, known, meets)
 	}
 	return p
+}
+
+// valved is the forecast TTFT as the valve weighs it: of what is waiting for room
+// 5/18 counts.
+func valved(in *policy.Input, out *policy.Choice, i int) float64 {
+	p := in.Candidates[i].Prior(&in.Request)
+	ttft := float64(out.Forecasts[i].TTFT.P50)
+	room := ttft * float64(p.Admission/p.TTFT)
+	return ttft - room + room*5/18
+}
+
+// A request stays where its prefix is although room is scarce there, for up to
+// 18 s, but for a queue of prefill for up to 5 s alone.
+func TestWaitingForRoomOpensTheValveLater(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		ttft      float64
+		full      bool
+		wantStays bool
+	}{
+		{"a queue of 4 s", 4, false, true},
+		{"a queue of 7 s", 7, false, false},
+		{"no room for 7 s", 7, true, true},
+		{"no room for 30 s", 30, true, false},
+	} {
+		in := input(policy.Predicted, idles(2)...)
+		warm := &in.Candidates[0]
+		warm.CachedTokens = 900
+		if c.full { // most of what the prior says is waiting for others to end
+			led := &warm.Load.Ledger
+			led.Requests, led.Decoding, led.ContextTokens = 30, 30, 2*warm.Load.Profile.KVCapacityTokens
+			led.Remaining[10], led.RemainingContext[10] = 30, led.ContextTokens
+			warm.Load.Scraped.KVUsed = 1
+			if p := warm.Prior(&in.Request); p.Admission < 0.9*p.TTFT {
+				t.Fatalf("%v s of %v s are waiting for room, want nearly all", p.Admission, p.TTFT)
+			}
+		}
+		expect(in, 0, c.ttft, 0.001)
+		expect(in, 1, 0.1, 0.001)
+		in.Settings.HeadroomWeight = 0
+		out := decide(t, in)
+		if stays := out.Reason.Code == policy.Warm; stays != c.wantStays {
+			t.Errorf("%s: %s", c.name, out.Reason)
+		}
+	}
 }
 
 // shedTwin states the probability that predicted sheds.
