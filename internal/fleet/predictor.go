@@ -156,7 +156,9 @@ func (r *router) settled(t *ticket, now time.Time, ttft, tpot feature.Seconds, t
 	if !t.plain.Known() {
 		return
 	}
-	t.target.offset.Observe(t.plain, ttft, tpot)
+	if !r.config.Without.Offset {
+		t.target.offset.Observe(t.plain, ttft, tpot)
+	}
 	r.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.forecast, Load: t.load, Overdue: t.overdue}, ttft, tpot)
 	if r.predictor == nil {
 		return

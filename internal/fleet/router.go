@@ -53,6 +53,9 @@ type RouterConfig struct {
 	// Connections says what is routed: requests, or the connections they
 	// come on.
 	Connections Connections
+
+	// Without is for ablations.
+	Without Without
 }
 
 // Objective is what a request asks of its router.

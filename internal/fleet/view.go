@@ -126,7 +126,7 @@ func (r *router) load(l *feature.Load, t *target, now time.Time) {
 		MaxBatchedTokens:      float64(t.profile.MaxBatchedTokens),
 		MaxNumSeqs:            float64(t.profile.MaxNumSeqs),
 		KVCapacityTokens:      float64(t.profile.KVCapacityTokens),
-		SpeedFactor:           t.speed.Factor(now),
+		SpeedFactor:           r.factor(t, now),
 	}
 	if !t.scrapedAt.IsZero() {
 		l.Scraped.Age = max(0, feature.SecondsOf(now.Sub(t.scrapedAt)))
