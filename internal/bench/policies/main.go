@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -63,7 +64,11 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	for i := range o.seeds {
 		seeds = append(seeds, o.seed+uint64(i))
 	}
-	studies, err := runAll(ctx, worlds, arms, seeds, bench.Progress("worlds", len(worlds)*len(seeds)))
+	run := arms
+	if o.ablate {
+		run = slices.Concat(arms, ablations)
+	}
+	studies, err := runAll(ctx, worlds, run, seeds, bench.Progress("worlds", len(worlds)*len(seeds)))
 	if err != nil {
 		return err
 	}
@@ -83,7 +88,11 @@ func run(ctx context.Context, out io.Writer, o options) error {
 		if err := report.Save(o.out); err != nil {
 			return err
 		}
+		fmt.Fprint(&text, "\n![what predicted changes](policies.svg)\n")
 		if err := bench.Write(filepath.Join(o.out, "policies.md"), text.Bytes()); err != nil {
+			return err
+		}
+		if err := bench.Write(filepath.Join(o.out, "policies.svg"), []byte(chart(studies).SVG())); err != nil {
 			return err
 		}
 	}
@@ -96,7 +105,7 @@ func sizes(studies []*study) map[string]int {
 	for _, s := range studies {
 		for a := range s.cells {
 			for l := range s.cells[a] {
-				for _, c := range s.cells[a][l] {
+				for _, c := range s.cells[a][l][:s.count(a)] {
 					out["simulations"]++
 					out["requests judged"] += c.Requests
 				}

@@ -2,7 +2,8 @@ package main
 
 // record is what is saved beside the bars.
 type record struct {
-	Worlds []savedWorld `json:"worlds"`
+	Worlds    []savedWorld `json:"worlds"`
+	Ablations []ablated    `json:"ablations,omitempty"`
 }
 
 type savedWorld struct {
@@ -30,7 +31,7 @@ type savedCell struct {
 }
 
 func newRecord(studies []*study) record {
-	var r record
+	r := record{Ablations: newAblations(studies)}
 	for _, s := range studies {
 		matched := s.matched()
 		saved := savedWorld{Name: s.world.name, Unit: s.world.unit, Knee: s.world.knee, Matched: s.arms[matched].name}
@@ -38,7 +39,7 @@ func newRecord(studies []*study) record {
 			saved.Refits = append(saved.Refits, refitted{l.rows, l.outcomes, l.why})
 		}
 		for l, load := range s.world.loads {
-			for a := range s.arms {
+			for a := range arms {
 				c := savedCell{Load: load, Arm: s.arms[a].name, Mean: map[string]float64{}, Change: map[string]change{}}
 				for m := range metrics {
 					c.Mean[identifier(m)] = s.mean(a, l, func(c cell) float64 { return c.Value[m] })

@@ -58,6 +58,9 @@ func (s *study) run(ctx context.Context, at int) error {
 		break
 	}
 	for a := range s.arms {
+		if at >= s.count(a) {
+			continue
+		}
 		for l, load := range s.world.loads {
 			var err error
 			if s.cells[a][l][at], err = s.world.one(ctx, &s.arms[a], seed, load, s.lessons[at].bundle); err != nil {
@@ -66,6 +69,14 @@ func (s *study) run(ctx context.Context, at int) error {
 		}
 	}
 	return nil
+}
+
+// count is how many of the seeds an arm runs with, from the first.
+func (s *study) count(arm int) int {
+	if s.arms[arm].ablated {
+		return (len(s.seeds) + 1) / 2
+	}
+	return len(s.seeds)
 }
 
 // arm is the number of an arm.
@@ -78,9 +89,10 @@ func (s *study) arm(name string) int {
 	panic(fmt.Sprintf("no arm %q", name)) // the names are constants
 }
 
-// logs is ln(arm's metric / other's) by seed, at one load.
+// logs is ln(arm's metric / other's) by seed, at one load, of the seeds that both
+// ran with.
 func (s *study) logs(arm, other int, load int, m metric) []float64 {
-	out := make([]float64, len(s.seeds))
+	out := make([]float64, min(s.count(arm), s.count(other)))
 	for i := range out {
 		out[i] = math.Log(s.cells[arm][load][i].Value[m] / s.cells[other][load][i].Value[m])
 	}
@@ -115,10 +127,13 @@ func pooled(studies []*study, name string, to reference, m metric) change {
 	if len(studies) == 0 {
 		return changeOf(nil)
 	}
-	sums := make([]float64, len(studies[0].seeds))
+	var sums []float64
 	cells := 0.0
 	for _, s := range studies {
 		arm, other := s.arm(name), to(s)
+		if sums == nil {
+			sums = make([]float64, min(s.count(arm), s.count(other)))
+		}
 		for l := range s.world.loads {
 			cells++
 			for i, v := range s.logs(arm, other, l, m) {

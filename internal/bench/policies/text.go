@@ -33,6 +33,7 @@ func writeText(w io.Writer, r *bench.Report, studies []*study) {
 			fmt.Fprintln(w)
 		}
 	}
+	writeAblations(w, studies)
 	for _, s := range studies {
 		s.write(w)
 	}
@@ -48,7 +49,7 @@ func (s *study) write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "Compared with %s.\n\n| load | arm | mean E2E s | | TTFT p90 s | | mean TTFT s | | TPOT p90 ms | slowdown | | failed | prefix hits %% |\n|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n", s.arms[matched].name)
 	for l, load := range s.world.loads {
-		for a := range s.arms {
+		for a := range arms {
 			value := func(m metric) float64 { return s.mean(a, l, func(c cell) float64 { return c.Value[m] }) }
 			changed := func(m metric) string {
 				if a == matched {

@@ -117,8 +117,9 @@ type arm struct {
 	policy string
 	// says is who is asked for forecasts: nobody, the prior, or the bundle.
 	says oracle
-	// change is what an ablation switches off.
-	change func(*fleet.RouterConfig)
+
+	ablated bool // predicted without something: half of the seeds
+	change  func(*fleet.RouterConfig)
 }
 
 type oracle uint8
