@@ -25,7 +25,7 @@ const (
 	// Above it the prefixes in use outgrow the caches of the unluckiest seed, and
 	// whether its TTFT p90 is half a second or ten depends on chance, with one
 	// router as with four. --knee shows it.
-	knee = 3.8
+	knee = 3.6
 
 	// shareDelay is how long what one router does takes until the others know:
 	// what a router waits for more to tell, and as much again on the way.
