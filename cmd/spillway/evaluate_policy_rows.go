@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -50,7 +47,6 @@ func (l *wholeRows) check() error {
 // each gives do every decision of the LLM, in the order in which they stand. It
 // fills in the LLM where it was not given.
 func (l *wholeRows) each(cmd *cobra.Command, do func(*export.Row) error) (err error) {
-	keepSmall()
 	defer func() {
 		if l.bar != nil {
 			err = errors.Join(err, l.bar.Clear())
@@ -191,19 +187,4 @@ func (l *wholeRows) at(done int64) {
 	if l.bar != nil && l.seen&255 == 0 {
 		_ = l.bar.Set64(max(0, done)) // a bar that cannot be drawn is no reason to fail
 	}
-}
-
-// streamMemory is what reading decisions needs beside what is there before.
-const streamMemory = 48 << 20
-
-// keepSmall asks the runtime to collect what was read before it takes more memory
-// than a stream needs: a long log would otherwise find a higher peak than a short
-// one. GOMEMLIMIT, where it is set, is left alone.
-func keepSmall() {
-	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
-		return
-	}
-	var now runtime.MemStats
-	runtime.ReadMemStats(&now)
-	debug.SetMemoryLimit(int64(now.Sys-now.HeapReleased) + streamMemory)
 }

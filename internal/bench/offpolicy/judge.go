@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -36,9 +34,6 @@ type cost struct {
 	PerMinute float64 `json:"decisions_per_cpu_minute"`
 	MiB       float64 `json:"peak_memory_mib"`
 }
-
-// streamMemory is what the command allows itself for reading.
-const streamMemory = 48 << 20
 
 // costOf judges a log in a process of its own.
 func costOf(ctx context.Context, s setting) (cost, error) {
@@ -77,9 +72,6 @@ func (s *setting) judge() (c cost, r offpolicy.Report, err error) {
 	if err != nil {
 		return c, r, err
 	}
-	var now runtime.MemStats // as the command does
-	runtime.ReadMemStats(&now)
-	debug.SetMemoryLimit(int64(now.Sys-now.HeapReleased) + streamMemory)
 	done := bench.Progress(filepath.Base(s.Log)+", "+s.Target, int(rows))
 	e, err := offpolicy.NewEvaluation(offpolicy.Options{Quantity: offpolicy.TTFT, Target: offpolicy.Target{Policy: s.Target}})
 	if err != nil {
