@@ -14,7 +14,7 @@ const (
 	wrongRatio     = 1.5                   // more than half of them further than this from their p50, as a factor
 	wrongCoverage  = 0.75                  // fewer than this share at or about below their p90
 	wrongMargin    = 1.2                   // further above their p90 than this, as a factor; see Judge
-	missedApart    = 10 * time.Millisecond // requests dispatched nearer to each other were covered, or not, together
+	missedApart    = 25 * time.Millisecond // requests dispatched nearer to each other were covered, or not, together
 	judgedTokens   = 32                    // an answer of fewer says nothing of TPOT: one step with a prefill in it may be half of it
 	pairWindow     = 5 * time.Second       // two outcomes dispatched within it saw about the same fleet
 	pairRatio      = 1.05                  // forecasts closer than this, as a factor, order nothing
@@ -43,7 +43,7 @@ type Settled struct {
 // Outcomes that end together were slowed together. Where forecasts are so good
 // that their p90 is 5 % above their p50, the tide of the load carries a quarter of
 // 200 outcomes just above it now and then; only those a fifth above count as
-// missed, and of requests dispatched within 10 ms of each other one counts. And a TTFT need not have come to be known to be late: see Overdue.
+// missed, and of requests dispatched within 25 ms of each other one counts. And a TTFT need not have come to be known to be late: see Overdue.
 type Judge struct{ ttft, tpot trial }
 
 // Observe takes in one outcome.

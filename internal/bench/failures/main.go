@@ -29,7 +29,7 @@ func main() {
 	flag.StringVar(&o.worlds, "worlds", "", "run only these worlds, as \"rag,mixed\": no bars")
 	flag.StringVar(&o.failures, "failures", "", "run only these failures, as \"hung,nan\": no bars")
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed; each draws engines and traffic")
-	flag.IntVar(&o.seeds, "seeds", 20, "number of seeds")
+	flag.IntVar(&o.seeds, "seeds", 30, "number of seeds")
 	flag.BoolVar(&o.knees, "knees", false, "find the knees of the worlds instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

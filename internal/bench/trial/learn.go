@@ -16,8 +16,14 @@ import (
 // judges nothing.
 const learnedSeed = 2001
 
-// learnedShares are of the knee, one after another.
+// learnedShares are of the knee, one after another, each until about as many
+// requests were sent.
 var learnedShares = []float64{0.4, 0.8, 0.6, 0.9}
+
+const (
+	learnedMean     = 0.675 // of the shares
+	learnedRequests = 2000  // sent at each share
+)
 
 // Learn makes the bundle of a world from what another fleet of its kind, of ten
 // endpoints, served with the matched configuration deciding, and says of how many
@@ -33,7 +39,8 @@ func (w *World) Learn(ctx context.Context) (fleet.Forecaster, int, error) {
 	for _, share := range learnedShares {
 		loads = append(loads, share*w.Knee)
 	}
-	c.Plan = spec.Rising(learnedSeed, loads, w.Judged/time.Duration(len(loads)))
+	each := time.Duration(learnedRequests / (learnedMean * w.Knee) * float64(time.Second)).Round(time.Second)
+	c.Plan = spec.Rising(learnedSeed, loads, each)
 	var rows []feature.Row
 	c.Rows = func(r *feature.Row) { rows = append(rows, *r) }
 	c.Sink = func(fleet.Outcome) {}
