@@ -124,6 +124,7 @@ func (c *local) read(set uintptr) bool {
 				return false
 			}
 			c.over = c.over || events&^syscall.EPOLLIN != 0
+			c.drained = false // also where the read fails: the set says no more of that
 		}
 		n, errno := c.transfer(syscall.SYS_READ, c.in.bytes)
 		switch errno {

@@ -9,7 +9,7 @@ import (
 )
 
 func quiet(conn net.Conn) net.Conn {
-	if unix, ok := conn.(*net.UnixConn); ok {
+	if unix, ok := conn.(*net.UnixConn); ok && unix.LocalAddr().Network() == "unix" { // a stream
 		if c, err := newLocal(unix); err == nil { // else, such as for too many open files, it is not altogether quiet
 			return c
 		}

@@ -17,7 +17,7 @@ import (
 func pair(t *testing.T, network string) (client, server net.Conn) {
 	t.Helper()
 	address := "127.0.0.1:0"
-	if network == "unix" {
+	if network != "tcp" {
 		address = filepath.Join(t.TempDir(), "s")
 	}
 	l, err := net.Listen(network, address)
