@@ -124,8 +124,7 @@ func TestNoticedCountsFromThe200thBadOutcome(t *testing.T) {
 	}
 }
 
-// One short world through all of it: what is compared with the matched
-// configuration is deterministic, and a dead predictor decides nothing.
+// One short world through all of it: a dead predictor decides nothing.
 func TestCompare(t *testing.T) {
 	w := trial.Worlds[1]
 	w.Knee, w.Before, w.Judged = 10, 20*time.Second, 20*time.Second
@@ -133,20 +132,13 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var texts [2]verdict
-	for i := range texts {
-		v, sizes, err := compare(t.Context(), []trial.World{w}, all[1:2], []uint64{1001, 1002}, func() {})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sizes["simulations"] != 6 || v[0].Requests < 100 {
-			t.Errorf("sizes %v, %d requests", sizes, v[0].Requests)
-		}
-		texts[i] = v[0]
+	verdicts, sizes, err := compare(t.Context(), []trial.World{w}, all[1:2], []uint64{1001, 1002}, func() {})
+	if err != nil {
+		t.Fatal(err)
 	}
-	v := texts[0]
-	if v.Pooled != texts[1].Pooled {
-		t.Errorf("%v, and again %v", v.Pooled, texts[1].Pooled)
+	v := verdicts[0]
+	if sizes["simulations"] != 6 || v.Requests < 100 || math.IsNaN(v.Pooled.High) {
+		t.Errorf("sizes %v, %d requests, p99 %v", sizes, v.Requests, v.Pooled)
 	}
 	if v.Failed != 0 || v.Decided != 0 || v.Changes != 1 {
 		t.Errorf("killed: %d failed, %d decided by forecasts, %d changes", v.Failed, v.Decided, v.Changes)
