@@ -43,7 +43,8 @@ type Settled struct {
 // Outcomes that end together were slowed together. Where forecasts are so good
 // that their p90 is 5 % above their p50, the tide of the load carries a quarter of
 // 200 outcomes just above it now and then; only those a fifth above count as
-// missed, and of requests dispatched within 25 ms of each other one counts. And a TTFT need not have come to be known to be late: see Overdue.
+// missed, and of requests dispatched within 25 ms of each other one counts. And a
+// TTFT need not have come to be known to be late: see Overdue.
 type Judge struct{ ttft, tpot trial }
 
 // Observe takes in one outcome.
