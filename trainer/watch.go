@@ -7,6 +7,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/trainer/drift"
+	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
 const (
@@ -121,7 +122,10 @@ func (t *Trainer) look(ctx context.Context) (drifts []Drift, ripe bool, err erro
 // ripens reports whether this outcome is the last that was wanted.
 func (w *watched) ripens(row *feature.Row) bool {
 	n := w.wanted[row.Class]
-	if n == 0 || row.Outcome.Status != feature.OK {
+	if n == 0 {
+		return false
+	}
+	if s, ok := learn.SampleOf(row); !ok || s.TTFT != s.TTFT { // a refit could not judge by it
 		return false
 	}
 	w.wanted[row.Class] = n - 1

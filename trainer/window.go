@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/trainer/learn"
 )
 
@@ -87,8 +88,29 @@ func (t *Trainer) forget(c *cycle) {
 func (t *Trainer) split(c *cycle) (past, judge []sample) {
 	share := t.config.HeldOutShare
 	if !c.judgeFrom.IsZero() {
-		after := float64(decidedAfter(c.all, c.judgeFrom.Add(-1)))
-		share = min(share, max(share*after, min(after/2, float64(t.config.MinHeldOut)))/float64(len(c.all)))
+		after := decidedAfter(c.all, c.judgeFrom.Add(-1))
+		judges := max(share*float64(after), float64(t.enough(c.all[len(c.all)-after/2:])))
+		share = min(share, judges/float64(len(c.all)))
 	}
 	return learn.Split(c.all, share)
+}
+
+// enough is how many of the latest samples must judge so that MinHeldOut of them
+// have a TTFT, and a TPOT unless that is rare: all where fewer have one.
+func (t *Trainer) enough(all []sample) int {
+	n := 0
+	for _, target := range []bundle.Target{bundle.TTFTP50, bundle.TPOTP50} {
+		if target == bundle.TPOTP50 && float64(measured(target, all)) < rare*float64(len(all)) {
+			continue
+		}
+		from := len(all)
+		for missing := t.config.MinHeldOut; missing > 0 && from > 0; {
+			from--
+			if y := all[from].Label(target); y == y {
+				missing--
+			}
+		}
+		n = max(n, len(all)-from)
+	}
+	return n
 }
