@@ -269,7 +269,7 @@ func (r *Router) longestElsewhere(e *endpoint) (tokens float64) {
 type PeerStatus struct {
 	Address  string          `json:"address"`
 	Router   string          `json:"router"`    // its name, once it has said it
-	State    string          `json:"state"`     // connected, silent or self
+	State    string          `json:"state"`     // connected, silent, waiting, self or alias
 	Age      feature.Seconds `json:"age"`       // of its last word; NaN: there was none
 	InFlight int             `json:"in_flight"` // its requests, as far as known
 }

@@ -23,13 +23,17 @@ const (
 	stateConnected = "connected"
 	stateSilent    = "silent" // nothing was heard for Config.Silence
 	stateWaiting   = "waiting"
-	stateSelf      = "self" // the address is this router's own
+	stateSelf      = "self"  // the address is this router's own
+	stateAlias     = "alias" // the address is another one of a peer that is followed already
 )
 
-var states = []string{stateConnected, stateSilent, stateWaiting, stateSelf}
+var states = []string{stateConnected, stateSilent, stateWaiting, stateSelf, stateAlias}
+
+// nobodyElse reports whether nothing is missed where nothing is heard in a state.
+func nobodyElse(state string) bool { return state == stateSelf || state == stateAlias }
 
 // How soon a peer is asked again that could not be followed, and how soon one
-// that refused, or turned out to be this router.
+// that refused, or turned out to be this router or one that is followed already.
 const (
 	retryFirst   = 50 * time.Millisecond
 	retryMost    = time.Second
@@ -38,8 +42,9 @@ const (
 
 // Why a stream ended.
 var (
-	errSelf = errors.New("the address is this router's own")
-	errGap  = errors.New("a message is missing")
+	errSelf  = errors.New("the address is this router's own")
+	errAlias = errors.New("the address is another one of a peer that is followed already")
+	errGap   = errors.New("a message is missing")
 )
 
 // link follows one peer.
@@ -96,9 +101,8 @@ func (l *link) run(ctx context.Context) {
 		}
 		pause := wait
 		switch {
-		case errors.Is(err, errSelf):
-			l.setState(stateSelf)
-			l.peer.Forget(false)
+		case errors.Is(err, errSelf), errors.Is(err, errAlias):
+			l.nobody(err)
 			pause = retryRefused
 		case status.Code(err) == codes.PermissionDenied, status.Code(err) == codes.FailedPrecondition:
 			l.node.log.Warn("a peer refuses to be followed", "peer", l.place.address, "error", status.Convert(err).Message())
@@ -120,6 +124,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errSelf):
 		return "self"
+	case errors.Is(err, errAlias):
+		return "alias"
 	case errors.Is(err, errGap):
 		return "gap"
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded, status.Code(err) == codes.Canceled:
@@ -130,7 +136,7 @@ func reasonOf(err error) string {
 	return "lost"
 }
 
-var endings = []string{"self", "gap", "silent", "refused", "lost"}
+var endings = []string{"self", "alias", "gap", "silent", "refused", "lost"}
 
 // watch forgets what the peer has in flight once it was silent for too long.
 func (l *link) watch(ctx context.Context) {
@@ -141,29 +147,38 @@ func (l *link) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			l.mu.Lock()
-			last := l.since
-			if l.heard.After(last) {
-				last = l.heard
-			}
-			silent := now.Sub(last) > l.node.config.Silence && l.state != stateSilent && l.state != stateSelf
-			if silent {
-				l.state = stateSilent
-			}
-			l.mu.Unlock()
-			if silent {
-				n := l.peer.Forget(true)
-				l.node.metrics.forgotten.Add(float64(n))
-				l.node.log.Warn("a peer is silent; what it had in flight is forgotten", "peer", l.place.address, "silent", now.Sub(last).Round(time.Millisecond), "requests", n)
-			}
+			l.silence(now)
 		}
 	}
 }
 
-func (l *link) setState(state string) {
+// silence forgets what the peer has in flight if it was silent for too long by now.
+// It keeps the lock until that is done: what is heard in the meantime comes after it.
+func (l *link) silence(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state = state
+	last := l.since
+	if l.heard.After(last) {
+		last = l.heard
+	}
+	if l.state == stateSilent || nobodyElse(l.state) || now.Sub(last) <= l.node.config.Silence {
+		return
+	}
+	l.state = stateSilent
+	n := l.peer.Forget(true)
+	l.node.metrics.forgotten.Add(float64(n))
+	l.node.log.Warn("a peer is silent; what it had in flight is forgotten", "peer", l.place.address, "silent", now.Sub(last).Round(time.Millisecond), "requests", n)
+}
+
+// nobody notes that the address is nobody else's: errSelf or errAlias.
+func (l *link) nobody(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = stateAlias
+	if errors.Is(err, errSelf) {
+		l.state = stateSelf
+	}
+	l.peer.Forget(false)
 }
 
 // follow reads one stream to its end.
@@ -200,6 +215,7 @@ func (l *link) follow(ctx context.Context) error {
 		return err
 	}
 	l.sequence = 0
+	defer n.release(l)
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -212,11 +228,14 @@ func (l *link) follow(ctx context.Context) error {
 	}
 }
 
-// take takes in one message. It ends the stream with errSelf and errGap.
+// take takes in one message. It ends the stream with errSelf, errAlias and errGap.
 func (l *link) take(m *sharev1.Words, now time.Time) error {
 	n := l.node
 	if m.GetLife() == n.life {
 		return errSelf
+	}
+	if !n.claim(m.GetLife(), l) {
+		return errAlias
 	}
 	if l.life != m.GetLife() {
 		if l.life != 0 {
@@ -257,15 +276,14 @@ func (l *link) take(m *sharev1.Words, now time.Time) error {
 // word notes that something was heard, of a router that may have said its name.
 func (l *link) word(router string, now time.Time) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	was := l.state
 	l.state, l.heard = stateConnected, now
 	if router != "" {
 		l.router = router
 	}
-	name := l.router
-	l.mu.Unlock()
 	if was != stateConnected {
 		l.peer.Heard()
-		l.node.log.Info("a peer is heard", "peer", l.place.address, "router", name)
+		l.node.log.Info("a peer is heard", "peer", l.place.address, "router", l.router)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -39,6 +40,7 @@ type Node struct {
 
 	mu    sync.Mutex
 	links map[string]*link // by address
+	lives map[uint64]*link // who follows which run of a peer: a host may have several addresses
 }
 
 // New makes the node of a router, which tells it everything from then on.
@@ -49,7 +51,7 @@ func New(config Config, router *route.Router, log *slog.Logger, registerer prome
 	n := &Node{
 		config: config, router: router, log: log,
 		journal: newJournal(), life: rand.Uint64() | 1, proof: proof(config.Salt),
-		ended: make(chan struct{}), links: map[string]*link{},
+		ended: make(chan struct{}), links: map[string]*link{}, lives: map[uint64]*link{},
 	}
 	n.metrics = newMetrics(registerer, n)
 	if config.Listen != "" {
@@ -202,6 +204,24 @@ func (n *Node) keep(ctx context.Context, work *errgroup.Group, places []place) {
 	}
 }
 
+// claim reports whether l may follow that run of a peer, as no other link does:
+// what is heard by two counts twice.
+func (n *Node) claim(life uint64, l *link) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lives[life] == nil {
+		n.lives[life] = l
+	}
+	return n.lives[life] == l
+}
+
+// release says that l follows nobody at present.
+func (n *Node) release(l *link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.lives, func(_ uint64, by *link) bool { return by == l })
+}
+
 // Status is every peer as this router knows it, by address.
 func (n *Node) Status() []route.PeerStatus {
 	n.mu.Lock()
@@ -223,7 +243,7 @@ func (n *Node) Status() []route.PeerStatus {
 func (n *Node) oldest() float64 {
 	age := feature.Unknown
 	for i, p := range n.Status() {
-		if p.State == stateSelf {
+		if nobodyElse(p.State) {
 			continue
 		}
 		if feature.IsUnknown(p.Age) {

@@ -3,6 +3,7 @@ package share_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -235,6 +236,56 @@ func TestStrangersAndOneself(t *testing.T) {
 			t.Errorf("a misses itself: %s", ticket.Header())
 		}
 		end(ticket)
+	})
+}
+
+// A peer that several addresses lead to is followed by one of them, and by another
+// when that one leads nowhere.
+func TestAddressesOfOnePeer(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		a := join(t, n, 1, newFleet(1, "x", "y"), nil)
+		n.alias(1, 11)
+		b := join(t, n, 2, newFleet(11, "x", "y"), nil, 1, 11)
+		tickets := []*route.Ticket{a.begin(prompt("one")), a.begin(prompt("two"))}
+		soon()
+		check := func(when string) {
+			t.Helper()
+			states := []string{b.peer(1).State, b.peer(11).State}
+			slices.Sort(states)
+			if !slices.Equal(states, []string{"alias", "connected"}) {
+				t.Errorf("%s: %+v", when, b.node.Status())
+			}
+			if _, elsewhere := b.totals(); elsewhere != 2 {
+				t.Errorf("%s: %d requests of a peer that has 2", when, elsewhere)
+			}
+			ticket := b.begin(prompt("another"))
+			if strings.Contains(ticket.Header(), "without word") {
+				t.Errorf("%s: %s", when, ticket.Header())
+			}
+			end(ticket)
+		}
+		check("at first")
+		time.Sleep(30 * time.Second)
+		check("later")
+		followed := b.peer(1)
+		if followed.State != "connected" {
+			followed = b.peer(11)
+		}
+		n.sever(followed.Address)
+		time.Sleep(30 * time.Second)
+		if _, elsewhere := b.totals(); elsewhere != 2 {
+			t.Errorf("%d requests by the other address of a peer that has 2", elsewhere)
+		}
+		n.mend(followed.Address)
+		time.Sleep(5 * time.Second)
+		check("again")
+		for _, ticket := range tickets {
+			end(ticket)
+		}
+		soon()
+		if _, elsewhere := b.totals(); elsewhere != 0 {
+			t.Errorf("%d requests after the end", elsewhere)
+		}
 	})
 }
 

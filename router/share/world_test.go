@@ -66,6 +66,13 @@ func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
 	return c, nil
 }
 
+// alias lets another address lead to a router too.
+func (n *network) alias(number, other int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listeners[address(other)] = n.listeners[address(number)]
+}
+
 // sever resets every connection to an address and lets nobody reach it until it
 // is mended.
 func (n *network) sever(address string) {
