@@ -8,9 +8,8 @@ import (
 // Version is raised when the same Input may come to mean another choice. Since
 // version 2 predicted counts what a request does to others, and objectives; since
 // version 3 the wait for room is that of all who wait before; since version 4 the
-// wait for the first token counts for more than the rest of an answer's time,
-// exploration stays with the warm candidates, and waiting for room opens the valve
-// later.
+// wait for the first token counts for more than the rest of an answer's time, and
+// waiting for room opens the valve later.
 const Version = 4
 
 // Input is everything Decide reads.
@@ -142,8 +141,7 @@ type Settings struct {
 // impatience, differences in TTFT drown in those in TPOT where answers have
 // hundreds of tokens: simulated chat then had a TTFT p90 10 % above that of the
 // better matched configuration, with it 6 %, at no cost in E2E. Exploration may
-// cost little: where nobody is warm each one may put a second copy of a prefix
-// somewhere.
+// cost little, since each one also puts a second copy of a prefix somewhere.
 func Defaults() Settings {
 	return Settings{
 		StickyShare:       0.8,

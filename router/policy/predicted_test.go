@@ -212,17 +212,15 @@ func TestExploration(t *testing.T) {
 	}
 }
 
-// Exploration does not leave the warm endpoints while the valve is shut, however
-// cheap the others are.
-func TestExplorationStaysWithTheWarm(t *testing.T) {
-	in := times(3, 2.5, 3.9, 2)
-	for i, ttft := range []float64{3, 2.5, 3.9} {
-		in.Candidates[i].CachedTokens = 1000
-		expect(in, i, ttft, 0.02)
-	}
+// Exploration reaches the endpoints that the affinity filter left out, and its
+// harm is counted from what would have been chosen.
+func TestExplorationLooksPastTheFilter(t *testing.T) {
+	in := times(3, 2.5, 3.9, 4.1)
+	in.Candidates[0].CachedTokens = 1000
+	expect(in, 0, 3, 0.02)
 	in.Settings.Exploration = 0.3
 	out := decide(t, in)
-	if diff := cmp.Diff([]float64{0.15, 0.85, 0, 0}, out.Probabilities, about); diff != "" {
+	if diff := cmp.Diff([]float64{0.8, 0.1, 0.1, 0}, out.Probabilities, about); diff != "" {
 		t.Errorf("probabilities (-want +got):\n%s", diff)
 	}
 	if out.Reason.Code != policy.Warm {
@@ -351,9 +349,9 @@ func predictedTwin(in *policy.Input, out *policy.Choice) []float64 {
 			ties = append(ties, i)
 		}
 	}
-	for _, i := range pool {
+	for _, i := range known {
 		cheaper := 0
-		for _, j := range pool {
+		for _, j := range known {
 			if out.Costs[j] < out.Costs[i] {
 				cheaper++
 			}
