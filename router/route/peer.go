@@ -16,6 +16,8 @@ type Peer struct {
 	router *Router
 	name   string
 	mirror *ledger.Mirror
+
+	restating bool // what is heard has happened before
 }
 
 // Unheard is why a word had no effect.
@@ -134,9 +136,11 @@ func (p *Peer) word(w *Word, now time.Time) Unheard {
 		p.mirror.Settle(w.Number)
 		return ""
 	case Restating:
+		p.restating = true
 		p.mirror.Restate()
 		return ""
 	case Restated:
+		p.restating = false
 		p.mirror.Restated()
 		return ""
 	}
@@ -177,7 +181,7 @@ func (p *Peer) charged(e *endpoint, w *Word, now time.Time) Unheard {
 		return ""
 	}
 	e.touch()
-	if l := p.router.llms[w.LLM]; l != nil {
+	if l := p.router.llms[w.LLM]; l != nil && !p.restating {
 		l.demand.Add(at, float64(entry.UncachedTokens))
 	}
 	p.router.index.Insert(e.slot, entry.Chain, at)
@@ -185,7 +189,8 @@ func (p *Peer) charged(e *endpoint, w *Word, now time.Time) Unheard {
 }
 
 // generated draws a request down. The end of a prefill tells how fast its
-// endpoint is, whoever sent the prompt.
+// endpoint is, whoever sent the prompt, but not that of a request which is
+// restated: nobody says when it was.
 func (p *Peer) generated(w *Word, now time.Time) {
 	at := w.At
 	if at.After(now) {
@@ -197,7 +202,7 @@ func (p *Peer) generated(w *Word, now time.Time) {
 		return
 	}
 	e.touch()
-	if first {
+	if first && !p.restating {
 		e.clock.Prefilled(at, float64(e.profile.Coefficients.Work(float64(entry.PromptTokens), float64(entry.UncachedTokens))))
 	}
 }
