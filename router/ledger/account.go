@@ -124,11 +124,14 @@ type rate struct {
 	updated time.Time
 }
 
+// add counts an amount. One that is heard of late has faded since.
 func (r *rate) add(now time.Time, amount float64) {
-	r.sum = r.sum*r.decay(now) + amount
-	if now.After(r.updated) {
-		r.updated = now
+	if late := r.updated.Sub(now); late > 0 {
+		r.sum += amount * fade(late)
+		return
 	}
+	r.sum = r.sum*r.decay(now) + amount
+	r.updated = now
 }
 
 // at is the sum per second. It is low until about one window has passed.
@@ -140,5 +143,7 @@ func (r *rate) decay(now time.Time) float64 {
 	if r.sum == 0 || !now.After(r.updated) {
 		return 1
 	}
-	return math.Exp(-float64(now.Sub(r.updated)) / float64(rateWindow))
+	return fade(now.Sub(r.updated))
 }
+
+func fade(passed time.Duration) float64 { return math.Exp(-float64(passed) / float64(rateWindow)) }

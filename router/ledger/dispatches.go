@@ -14,6 +14,7 @@ type dispatches struct {
 	ring  []dispatch // grows to maxDispatches, then stays
 	start int
 	n     int
+	seen  time.Time // the scrape that was asked about last has seen all up to then
 
 	requests, tokens, prompts int64 // sums over the ring
 }
@@ -28,18 +29,23 @@ func (d *dispatches) at(i int) *dispatch {
 	return &d.ring[(d.start+i)%len(d.ring)]
 }
 
+// add counts a dispatch. What another router sent is heard of late: it counts
+// with the first that was sent after it, unless a scrape has seen it by now.
 func (d *dispatches) add(now time.Time, tokens, prompt int64) {
+	if !now.After(d.seen) {
+		return
+	}
 	d.requests++
 	d.tokens += tokens
 	d.prompts += prompt
-	if d.n > 0 {
-		last := d.at(d.n - 1)
-		if !now.After(last.at) { // one instant, or clocks read out of order
-			last.requests++
-			last.tokens += tokens
-			last.prompts += prompt
-			return
+	if i := d.n; i > 0 && !now.After(d.at(i-1).at) {
+		for i--; i > 0 && !now.After(d.at(i-1).at); i-- {
 		}
+		later := d.at(i)
+		later.requests++
+		later.tokens += tokens
+		later.prompts += prompt
+		return
 	}
 	if d.n == len(d.ring) {
 		d.makeRoom()
@@ -72,6 +78,9 @@ func (d *dispatches) drop() {
 
 // since counts what was sent after t.
 func (d *dispatches) since(t time.Time) (requests, tokens, prompts int64) {
+	if t.After(d.seen) {
+		d.seen = t
+	}
 	for d.n > 0 {
 		oldest := d.at(0)
 		if oldest.at.After(t) {

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -138,6 +139,49 @@ func TestMirrorAgainstAPlainMap(t *testing.T) {
 			}
 			if m.Len() != len(want) || l.Foreign() != len(want) || l.Open() != 0 {
 				t.Fatalf("%d held, %d foreign, %d open, want %d", m.Len(), l.Foreign(), l.Open(), len(want))
+			}
+		}
+	})
+}
+
+// What another router sent is heard of late, in any order, and counts as of when it
+// was sent: what a scrape has seen not again, and in the rates as far as it has faded.
+func TestDispatchesHeardLate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, number := ledger.New(), uint64(0)
+		m := ledger.NewMirror(l)
+		type dispatch struct{ at, tokens float64 }
+		var sent []dispatch
+		scraped := 0.0
+		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now := float64(step)
+			tokens := rapid.IntRange(1, 1000).Draw(t, "tokens")
+			e := ledger.Entry{PromptTokens: tokens, UncachedTokens: tokens}
+			switch rapid.SampledFrom([]string{"own", "late", "late", "scrape"}).Draw(t, "what") {
+			case "own":
+				l.Charge("a", 1, e, at(now))
+				sent = append(sent, dispatch{now, float64(tokens)})
+			case "late":
+				ago := rapid.Float64Range(0, 90).Draw(t, "ago")
+				number++
+				m.Charge(number, "a", 1, e, at(now-ago))
+				sent = append(sent, dispatch{now - ago, float64(tokens)})
+			case "scrape":
+				scraped = now - 0.5
+			}
+			requests, since, rate := 0.0, 0.0, 0.0
+			for _, d := range sent {
+				if d.at > scraped {
+					requests, since = requests+1, since+d.tokens
+				}
+				rate += d.tokens * math.Exp(-(now-d.at)/30) / 30
+			}
+			s := l.State("a", 1, at(now), at(scraped))
+			if s.SinceScrape != requests || s.SinceScrapeTok != since {
+				t.Fatalf("%v requests of %v tokens since the scrape, want %v of %v", s.SinceScrape, s.SinceScrapeTok, requests, since)
+			}
+			if math.Abs(s.PrefillRate-rate) > 1e-6*(1+rate) {
+				t.Fatalf("prefill rate %v, want %v", s.PrefillRate, rate)
 			}
 		}
 	})
