@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ type told struct {
 }
 
 func (r *restoring) add(h route.Holding, from string, now time.Time) {
+	if len(h.Blocks) == 0 {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.blocks+len(h.Blocks) > mostPending {
@@ -48,6 +52,23 @@ func (r *restoring) add(h route.Holding, from string, now time.Time) {
 	}
 	r.blocks += len(h.Blocks)
 	r.pending = append(r.pending, told{h, from, now})
+}
+
+// waiting gives yield what was not restored yet, as old as it is now, until that
+// returns false.
+func (r *restoring) waiting(now time.Time, yield func(route.Holding) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.pending {
+		h := t.holding
+		h.Blocks = slices.Clone(h.Blocks)
+		for i := range h.Blocks {
+			h.Blocks[i].Age += max(0, now.Sub(t.at))
+		}
+		if !yield(h) {
+			return
+		}
+	}
 }
 
 // run restores what waits until ctx is done.

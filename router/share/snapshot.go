@@ -39,17 +39,20 @@ func (n *Node) Save() error {
 	if n.config.Snapshot == "" {
 		return nil
 	}
-	n.restore.try(n, time.Now()) // what was told a moment ago is not lost
-	s := &sharev1.Snapshot{Version: version, SaltProof: n.proof, Router: n.config.Router, TakenAtUnixNanos: time.Now().UnixNano()}
+	now := time.Now()
+	n.restore.try(n, now) // what was told a moment ago is not lost
+	s := &sharev1.Snapshot{Version: version, SaltProof: n.proof, Router: n.config.Router, TakenAtUnixNanos: now.UnixNano()}
 	blocks := 0
-	n.router.Holdings(func(h route.Holding) bool {
+	keep := func(h route.Holding) bool {
 		encodeHolding(&h, func(part *sharev1.Holding) error { // yield never fails
 			s.Holdings = append(s.Holdings, part)
 			blocks += len(part.Blocks)
 			return nil
 		})
 		return true
-	})
+	}
+	n.router.Holdings(keep)
+	n.restore.waiting(now, keep) // nor is what came from the file that this one replaces
 	if err := writeSnapshot(n.config.Snapshot, s); err != nil {
 		return fmt.Errorf("snapshot_file: %w", err)
 	}

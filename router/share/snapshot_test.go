@@ -56,6 +56,34 @@ func TestSnapshotOverARestart(t *testing.T) {
 	})
 }
 
+// A router that ends before it could believe its snapshot passes it on.
+func TestSnapshotOverTwoRestarts(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		path := file(t)
+		where := snapshot(t, n, path)
+		f := newFleet(7, "x", "y", "z")
+		for _, id := range []string{"x", "y", "z"} {
+			f.change(id, func(e *pool.State) { e.ScrapedAt = time.Time{} })
+		}
+		b := join(t, n, 1, f, func(c *share.Config) { c.Snapshot = path })
+		time.Sleep(20 * time.Second)
+		if err := b.node.Save(); err != nil {
+			t.Fatal(err)
+		}
+		b.stop()
+		c := join(t, n, 1, newFleet(9, "x", "y", "z"), func(c *share.Config) { c.Snapshot = path })
+		time.Sleep(time.Second)
+		for h := range c.router.Holdings {
+			if h.Endpoint != where || len(h.Blocks) < 100 || h.Blocks[0].Age < 20*time.Second {
+				t.Errorf("%d blocks of an age of %v at %s", len(h.Blocks), h.Blocks[0].Age, h.Endpoint)
+			}
+		}
+		if got := c.metric("spillway_router_peer_restored_blocks_total", "file"); got < 100 {
+			t.Errorf("%v blocks were restored", got)
+		}
+	})
+}
+
 // A snapshot that can't be used is left alone with the reason, and the router
 // begins without.
 func TestSnapshotsThatAreNotUsed(t *testing.T) {
