@@ -105,6 +105,7 @@ func (t *Trainer) look(ctx context.Context) (drifts []Drift, ripe bool, err erro
 			if err != nil {
 				return drifts, ripe, fmt.Errorf("read the outcomes of %s: %w", llm, err)
 			}
+			w.from = row.DecidedAt.Add(time.Microsecond) // as exact as the store: it is not looked at again
 			if w.ripens(&row) {
 				t.log.Info("enough outcomes came since they drifted: refitting early", "llm", llm, "class", row.Class, "since", w.moved[row.Class])
 				ripe = true

@@ -81,12 +81,18 @@ func TestDriftRefitsEarly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			var cycles []time.Duration
-			away := false
+			away, torn := false, false
 			s := &store{Store: &featurestoretest.Memory{}}
 			s.onLease = func() error { cycles = append(cycles, time.Since(began)); return nil }
 			s.onWindow = func(string) error {
 				if away {
 					return errors.New("no database")
+				}
+				return nil
+			}
+			s.afterWindow = func() error {
+				if torn {
+					return errors.New("the database went away")
 				}
 				return nil
 			}
@@ -105,7 +111,8 @@ func TestDriftRefitsEarly(t *testing.T) {
 			for minute := range 50 {
 				pass(time.Minute)
 				synctest.Wait()
-				away = minute == 5 // a look that fails is made up for
+				away = minute == 5                  // a look that fails is made up for
+				torn = minute >= 22 && minute <= 24 // and one that fails half-way sees no row twice
 				at := 0.0
 				if minute >= 20 {
 					at = moved

@@ -132,11 +132,13 @@ func (w *world) write(t testing.TB, s *store) {
 }
 
 // store lets a trainer work on a feature store. The functions that are set
-// run before the operation they are named for and may fail it.
+// run before the operation they are named for, or after all its rows, and may
+// fail it.
 type store struct {
 	featurestoretest.Store
 	onLease, onRenew, onPublish func() error
 	onWindow                    func(llm string) error
+	afterWindow                 func() error
 	onTTL                       func(time.Duration)
 }
 
@@ -153,7 +155,20 @@ func (s *store) Window(ctx context.Context, llm string, from, to time.Time, limi
 			return func(yield func(feature.Row, error) bool) { yield(feature.Row{}, err) }
 		}
 	}
-	return s.Store.Window(ctx, llm, from, to, limit)
+	rows := s.Store.Window(ctx, llm, from, to, limit)
+	if s.afterWindow == nil {
+		return rows
+	}
+	return func(yield func(feature.Row, error) bool) {
+		for row, err := range rows {
+			if !yield(row, err) {
+				return
+			}
+		}
+		if err := s.afterWindow(); err != nil {
+			yield(feature.Row{}, err)
+		}
+	}
 }
 
 func (s *store) Served(ctx context.Context, llm string) (trainer.Served, error) {
