@@ -1,6 +1,7 @@
 package prefix_test
 
 import (
+	"math"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -367,5 +368,23 @@ func TestRestore(t *testing.T) {
 	}
 	if got := match(busy, []uint64{11, 12})[c]; got != 2 {
 		t.Errorf("%d blocks of what was restored, want 2", got)
+	}
+}
+
+// Ages that no cache has are those of blocks nobody has used for long.
+func TestRestoreOfAnyAge(t *testing.T) {
+	for _, age := range []time.Duration{-time.Hour, 1 << 31 * time.Second, 1<<32*time.Second - 30*time.Second, math.MaxInt64} {
+		x := prefix.New(prefix.Config{})
+		s := x.Slot("a")
+		x.Insert(s, []uint64{1}, start)
+		x.Restore(s, []prefix.Held{{Hash: 2, Age: age}}, start)
+		held := x.Held(s, start, nil)
+		if old := age > 0; len(held) != 2 || (held[1].Age > time.Hour) != old {
+			t.Errorf("%v: held %v", age, held)
+		}
+		x.Drop(s, []uint64{2})
+		if hot := x.Hot(s, start, time.Minute); hot != 64 {
+			t.Errorf("%v: %v tokens of one block are hot, want 64", age, hot)
+		}
 	}
 }

@@ -8,6 +8,10 @@ type Held struct {
 	Age  time.Duration // since its last use, to the second; none below 0
 }
 
+// mostAge is the oldest that a restored block may be: seconds of uses are kept
+// modulo 2^32, and one of an age near that would look like a use of now.
+const mostAge = 1 << 30 * time.Second
+
 // Held appends the blocks of a slot to out, the most recently used first.
 func (x *Index) Held(slot int, now time.Time, out []Held) []Held {
 	s := &x.slots[slot]
@@ -40,7 +44,7 @@ func (x *Index) Restore(slot int, blocks []Held, now time.Time) (added int) {
 		}
 		mine := x.enter(slot, b.Hash, at)
 		s.append(&x.pool, mine)
-		x.pool.at(mine).touched = s.recent.addAt(now.Add(-max(0, b.Age)).Unix())
+		x.pool.at(mine).touched = s.recent.addAt(now.Add(-min(max(0, b.Age), mostAge)).Unix())
 		if before != none { // in a chain the block before is the one used a little later
 			x.pool.at(before).follows = mine
 		}
