@@ -165,10 +165,11 @@ func (j *judgingPolicy) settings() error {
 		if !slices.Contains(keys, key) {
 			return fmt.Errorf("--set %s: no key %q in router.settings: want KEY=NUMBER of %s", s, key, strings.Join(keys, ", "))
 		}
-		var v float64
-		if err := json.Unmarshal([]byte(value), &v); err != nil {
+		var number *float64 // nil for null, which would change nothing
+		if err := json.Unmarshal([]byte(value), &number); err != nil || number == nil {
 			return fmt.Errorf("--set %s: %q is no number", s, value)
 		}
+		v := *number
 		share := key == "exploration" || key == "sticky_share"
 		if !(v >= 0) || math.IsInf(v, 0) || share && v > 1 || key == "sticky_share" && v == 0 || key == "default_peak_prefill_throughput" && v == 0 {
 			return fmt.Errorf("--set %s: %s can't be %v", s, key, v)
