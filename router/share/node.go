@@ -70,7 +70,12 @@ func (n *Node) Run(ctx context.Context, l net.Listener) error {
 		if err != nil {
 			return err
 		}
-		work.Go(func() error { return server.Serve(l) })
+		work.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // before it began
+				return err
+			}
+			return nil
+		})
 		work.Go(func() error {
 			<-ctx.Done()
 			server.Stop()

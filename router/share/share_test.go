@@ -351,6 +351,15 @@ func TestChurn(t *testing.T) {
 	})
 }
 
+// A router that is told to end while it begins ends without an error.
+func TestEndAtTheBeginning(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		for range 50 {
+			join(t, n, 1, newFleet(1, "x"), nil).stop()
+		}
+	})
+}
+
 // Retrying moves a request for the others too, and an end without success
 // teaches nothing.
 func TestMovesAreShared(t *testing.T) {
