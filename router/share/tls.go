@@ -25,6 +25,16 @@ func (t *TLS) server() (*tls.Config, error) {
 			return nil, err
 		}
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, pool
+		first := c.Clone()
+		c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			pool, err := t.authorities()
+			if err != nil {
+				return nil, err
+			}
+			now := first.Clone()
+			now.ClientCAs = pool
+			return now, nil
+		}
 	}
 	return c, nil
 }

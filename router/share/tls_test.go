@@ -112,3 +112,30 @@ func TestTLS(t *testing.T) {
 		}
 	})
 }
+
+// A router that runs goes by the files as they are: another authority signs for
+// all from now on.
+func TestTLSFilesAreRenewed(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		former := newAuthority(t, "former")
+		files := former.tls(share.TLSMutual)
+		a := join(t, n, 1, newFleet(1, "x"), func(s *share.Config) { s.TLS = files })
+		next := newAuthority(t, "next")
+		renewed := next.tls(share.TLSMutual)
+		for from, to := range map[string]string{renewed.CertFile: files.CertFile, renewed.KeyFile: files.KeyFile, renewed.CAFile: files.CAFile} {
+			text, err := os.ReadFile(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(to, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := join(t, n, 2, newFleet(1, "x"), func(s *share.Config) { s.TLS = renewed }, 1)
+		time.Sleep(2 * time.Second)
+		if b.peer(1).State != "connected" {
+			t.Errorf("with renewed files: %+v", b.peer(1))
+		}
+		a.stop()
+	})
+}
