@@ -34,11 +34,24 @@ func (t *Trainer) disagreement(all []sample) string {
 	for k := range said {
 		rankedSaid[k], rankedMine[k] = ranks(said[k]), ranks(follows[k])
 	}
-	for k, column := range []int{feature.ColumnPriorTTFT, feature.ColumnPriorTPOT} {
-		straight, across := correlation(rankedSaid[k], rankedMine[k]), correlation(rankedSaid[k], rankedMine[1-k])
-		if varies(said[k]) && varies(follows[k]) && (straight < leastAgreement || across > straight) {
+	columns := [2]int{feature.ColumnPriorTTFT, feature.ColumnPriorTPOT}
+	straight, across := 0.0, 0.0
+	both := true
+	for k, column := range columns {
+		if !varies(said[k]) || !varies(follows[k]) {
+			both = false
+			continue
+		}
+		agrees := correlation(rankedSaid[k], rankedMine[k])
+		if agrees < leastAgreement {
 			return feature.Names()[column]
 		}
+		straight, across = straight+agrees, across+correlation(rankedSaid[k], rankedMine[1-k])
+	}
+	// Both latencies rise with the load, so one of them alone may well resemble
+	// the other more than itself; together they do only when exchanged.
+	if both && across > straight {
+		return feature.Names()[columns[0]]
 	}
 	return ""
 }
