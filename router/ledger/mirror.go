@@ -13,7 +13,7 @@ const MostMirrored = 1 << 17
 type Mirror struct {
 	ledger *Ledger
 	held   map[uint64]*mirrored
-	silent map[uint64]*mirrored // those of them without a token
+	silent map[life]map[uint64]*mirrored // those of them without a token
 	round  uint32
 }
 
@@ -28,7 +28,7 @@ type mirrored struct {
 
 // NewMirror makes one that holds nothing.
 func NewMirror(l *Ledger) *Mirror {
-	return &Mirror{ledger: l, held: make(map[uint64]*mirrored), silent: make(map[uint64]*mirrored)}
+	return &Mirror{ledger: l, held: make(map[uint64]*mirrored), silent: make(map[life]map[uint64]*mirrored)}
 }
 
 // Len is how many requests it holds.
@@ -50,8 +50,20 @@ func (m *Mirror) Charge(number uint64, endpoint string, incarnation uint64, e En
 		handle: m.ledger.Charge(endpoint, incarnation, e, at),
 		of:     life{endpoint, incarnation}, entry: e, round: m.round,
 	}
-	m.held[number], m.silent[number] = fresh, fresh
+	m.held[number] = fresh
+	if m.silent[fresh.of] == nil {
+		m.silent[fresh.of] = make(map[uint64]*mirrored)
+	}
+	m.silent[fresh.of][number] = fresh
 	return true
+}
+
+// spoke says that the request of a number is silent no more.
+func (m *Mirror) spoke(number uint64, of life) {
+	delete(m.silent[of], number)
+	if len(m.silent[of]) == 0 {
+		delete(m.silent, of)
+	}
 }
 
 // Generated says how many tokens the request of a number has generated in all:
@@ -65,10 +77,10 @@ func (m *Mirror) Generated(number uint64, tokens int, now time.Time) (e Entry, f
 	}
 	if first = known.generated == 0; first {
 		m.ledger.FirstToken(known.handle, now)
+		m.spoke(number, known.of)
 	}
 	m.ledger.Tokens(known.handle, tokens-known.generated, now)
 	known.generated, known.entry.Chain = tokens, nil
-	delete(m.silent, number)
 	return known.entry, first
 }
 
@@ -76,9 +88,8 @@ func (m *Mirror) Generated(number uint64, tokens int, now time.Time) (e Entry, f
 // has a block in its prompt, depth blocks from the start: somebody may still be
 // computing it there.
 func (m *Mirror) Computing(endpoint string, incarnation uint64, block uint64, depth int) bool {
-	at := life{endpoint, incarnation}
-	for _, known := range m.silent { // in no order, which is no matter: any will do
-		if depth < len(known.entry.Chain) && known.entry.Chain[depth] == block && known.of == at {
+	for _, known := range m.silent[life{endpoint, incarnation}] { // in no order, which is no matter: any will do
+		if depth < len(known.entry.Chain) && known.entry.Chain[depth] == block {
 			return true
 		}
 	}
@@ -96,11 +107,8 @@ func (m *Mirror) Endpoint(number uint64) string {
 // Longest is the most tokens that a prompt has of those without a first token on
 // that incarnation; 0 when there are none.
 func (m *Mirror) Longest(endpoint string, incarnation uint64) (tokens int) {
-	at := life{endpoint, incarnation}
-	for _, known := range m.silent { // in no order, which is no matter to the greatest
-		if known.of == at {
-			tokens = max(tokens, known.entry.PromptTokens)
-		}
+	for _, known := range m.silent[life{endpoint, incarnation}] { // in no order, which is no matter to the greatest
+		tokens = max(tokens, known.entry.PromptTokens)
 	}
 	return tokens
 }
@@ -113,7 +121,7 @@ func (m *Mirror) Settle(number uint64) bool {
 	}
 	m.ledger.Settle(known.handle)
 	delete(m.held, number)
-	delete(m.silent, number)
+	m.spoke(number, known.of)
 	return true
 }
 

@@ -120,6 +120,7 @@ func TestMirrorAgainstAPlainMap(t *testing.T) {
 			}
 			for _, endpoint := range []string{"a", "b"} {
 				var requests, prefill, decoding, context float64
+				longest := 0
 				for _, r := range want {
 					switch {
 					case r.endpoint != endpoint:
@@ -129,8 +130,12 @@ func TestMirrorAgainstAPlainMap(t *testing.T) {
 						context += float64(r.prompt + r.generated)
 					default:
 						prefill += float64(r.prompt)
+						longest = max(longest, r.prompt)
 					}
 					requests++
+				}
+				if got := m.Longest(endpoint, 1); got != longest {
+					t.Fatalf("%s: %d tokens in the longest prompt that waits, want %d", endpoint, got, longest)
 				}
 				var got feature.Ledger = l.State(endpoint, 1, now, now)
 				if got.Requests != requests || got.PrefillTokens != prefill || got.Decoding != decoding || got.ContextTokens != context || l.Own(endpoint, 1) != 0 {
