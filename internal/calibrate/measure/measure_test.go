@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -57,73 +56,6 @@ func config(t *testing.T, url string) measure.Config {
 	return measure.Config{
 		URL: url, API: openai.Completions, Seed: 1, Timeout: 10 * time.Second, MaxTokens: 1 << 20,
 		Client: &http.Client{Transport: transport},
-	}
-}
-
-// A calibration of a simulated engine over loopback finds the costs it was made
-// with, as near as a machine allows that runs other tests beside it; the fit to
-// exact times is tested in package calibrate.
-func TestFindsASimulatedEngine(t *testing.T) {
-	for _, api := range []openai.API{openai.Completions, openai.Chat} {
-		t.Run(api.String(), func(t *testing.T) {
-			t.Parallel()
-			truth := quick()
-			c := config(t, engine(t, truth).URLs()[0]+"/v1")
-			c.API = api
-			progress := 0
-			c.Progress = func(done int, next string) {
-				if done < progress || next == "" {
-					t.Errorf("progress from %d to %d, then %q", progress, done, next)
-				}
-				progress = done
-			}
-			e, err := measure.Look(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			told := e.Engine
-			if e.LLM != "m" || e.Owner != "spillway" || told.KVCapacityTokens != truth.KVCapacityTokens || told.BlockTokens != truth.BlockTokens || told.MaxModelTokens == 0 {
-				t.Errorf("it tells %s of %s, %+v", e.LLM, e.Owner, told)
-			}
-			told.MaxBatchedTokens, told.MaxNumSeqs = truth.MaxBatchedTokens, truth.MaxNumSeqs
-			plan, err := calibrate.NewPlan(told, calibrate.Wish{Batches: []int{1, 4, 12}, Rounds: 1, Output: 32, Repeats: 3, Sizes: []int{256, 1024, 2048, 4096, 8192}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := e.Run(t.Context(), plan)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if progress == 0 || progress > plan.Tokens() {
-				t.Errorf("%d tokens were used, the plan said at most %d", progress, plan.Tokens())
-			}
-			for _, p := range m.Prefills {
-				if p.PromptTokens > p.Size || float64(p.PromptTokens) < 0.98*float64(p.Size) || p.CachedTokens != 0 {
-					t.Errorf("planned %d tokens, sent %d of which %d were cached", p.Size, p.PromptTokens, p.CachedTokens)
-				}
-			}
-			f, err := calibrate.Fit(m, truth.MaxBatchedTokens)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%+v, overhead %v, held out %+v, peak %+v", f.Coefficients, f.Overhead, f.HeldOut, f.Peak)
-			for _, x := range []struct {
-				name             string
-				got, want, share float64
-			}{
-				{"a", f.Coefficients.A, truth.Coefficients.A, 0.5},
-				{"b", f.Coefficients.B, truth.Coefficients.B, 0.4},
-				{"c", f.Coefficients.C, truth.Coefficients.C, 0.6},
-				{"d", f.Coefficients.D, truth.Coefficients.D, 0.6},
-				{"e", f.Coefficients.E, truth.Coefficients.E, 0.4},
-				{"peak", f.Peak.Throughput, 4055 / (truth.Coefficients.A + float64(truth.Coefficients.Work(4055, 4055))), 0.3},
-				{"tokens per byte", f.Tokenizer.TokensPerByte, 0.25, 0.01},
-			} {
-				if math.Abs(x.got/x.want-1) > x.share {
-					t.Errorf("%s is %v, want %v within %.0f %%", x.name, x.got, x.want, 100*x.share)
-				}
-			}
-		})
 	}
 }
 

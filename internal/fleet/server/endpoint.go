@@ -84,7 +84,7 @@ func (e *Endpoint) begin() error {
 	ln := e.ln
 	if ln == nil {
 		var err error
-		if ln, err = net.Listen("tcp", e.addr); err != nil {
+		if ln, err = e.fleet.cfg.Listen(e.addr); err != nil {
 			return fmt.Errorf("endpoint %d: %w", e.index, err)
 		}
 	}

@@ -31,6 +31,9 @@ type Config struct {
 	PerturbSeed    uint64  // see fleet.Perturb; 0 leaves the engines as their profiles say
 	Seed           uint64  // of step noise and output lengths
 	Logger         *slog.Logger
+
+	// Listen binds the address of an endpoint; nil binds it over TCP.
+	Listen func(address string) (net.Listener, error)
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -42,6 +45,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Listen == nil {
+		c.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
 	n := 0
 	for _, g := range c.Groups {
@@ -105,7 +111,7 @@ func newEndpoint(s *Server, index int, p physics.Profile) (*Endpoint, error) {
 	if s.cfg.Port != 0 {
 		port = s.cfg.Port + index
 	}
-	ln, err := net.Listen("tcp", net.JoinHostPort(s.cfg.Host, strconv.Itoa(port)))
+	ln, err := s.cfg.Listen(net.JoinHostPort(s.cfg.Host, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %d: %w", index, err)
 	}
