@@ -120,6 +120,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 		former := newAuthority(t, "former")
 		files := former.tls(share.TLSMutual)
 		a := join(t, n, 1, newFleet(1, "x"), func(s *share.Config) { s.TLS = files })
+		soon() // it has read them
 		next := newAuthority(t, "next")
 		renewed := next.tls(share.TLSMutual)
 		for from, to := range map[string]string{renewed.CertFile: files.CertFile, renewed.KeyFile: files.KeyFile, renewed.CAFile: files.CAFile} {
