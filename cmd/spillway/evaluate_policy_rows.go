@@ -135,12 +135,12 @@ func (l *wholeRows) eachOf(rows iter.Seq2[export.Row, error], do func(*export.Ro
 		switch {
 		case err != nil:
 			return err
-		case l.own.llm == "":
-			l.own.llm = r.Decision.LLM
+		case l.seen == 0 && !l.given:
+			l.own.llm = r.Decision.LLM // which may be none
 		case r.Decision.LLM != l.own.llm && l.given:
 			continue
 		case r.Decision.LLM != l.own.llm:
-			return fmt.Errorf("--llm is needed: there are decisions of %s and of %s", l.own.llm, r.Decision.LLM)
+			return fmt.Errorf("--llm is needed: there are decisions of %q and of %q", l.own.llm, r.Decision.LLM)
 		}
 		l.seen++
 		if err := do(&r); err != nil {

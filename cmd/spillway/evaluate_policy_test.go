@@ -286,3 +286,34 @@ func TestEvaluatePolicyMistakes(t *testing.T) {
 		t.Run(m.name, m.check)
 	}
 }
+
+// Requests that name no LLM are those of one LLM more.
+func TestDecisionsOfOneLLM(t *testing.T) {
+	for _, c := range []struct {
+		given string
+		llms  []string
+		seen  int
+		fails bool
+	}{
+		{"", []string{"a", "a"}, 2, false},
+		{"", []string{"", ""}, 2, false},
+		{"", []string{"", "a"}, 1, true},
+		{"", []string{"a", ""}, 1, true},
+		{"a", []string{"", "a", "b", "a"}, 2, false},
+	} {
+		l := wholeRows{own: ownRows{llm: c.given}, files: []string{"rows.csv"}}
+		if err := l.check(); err != nil {
+			t.Fatal(err)
+		}
+		err := l.eachOf(func(yield func(export.Row, error) bool) {
+			for _, llm := range c.llms {
+				if !yield(export.Row{Decision: feature.Decision{LLM: llm}}, nil) {
+					return
+				}
+			}
+		}, func(*export.Row) error { return nil })
+		if (err != nil) != c.fails || l.seen != c.seen {
+			t.Errorf("%q of %q: %d seen, %v", c.given, c.llms, l.seen, err)
+		}
+	}
+}
