@@ -1,8 +1,8 @@
 package prefix_test
 
 import (
-	"math"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
