@@ -7,7 +7,7 @@ MAKEFLAGS  += --no-print-directory
 .NOTPARALLEL:
 
 GO         ?= go
-FUZZTIME   ?= 2s
+FUZZTIME   ?= 1s
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS    := -X github.com/spillway-llm/spillway/internal/telemetry.version=$(VERSION)
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
