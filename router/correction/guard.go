@@ -19,8 +19,9 @@ type Answer struct {
 type Guard struct {
 	machine *Machine
 	judge   Judge
-	turned  uint16 // which of the last 16 answers that tell turned the order of their priors round, a bit each
-	bundle  int64  // that answered last; 0: none yet
+	turned  uint16    // which of the last 16 answers that tell turned the order of their priors round, a bit each
+	told    time.Time // when the last of those came
+	bundle  int64     // that answered last; 0: none yet
 }
 
 // When an answer turns the order of its priors round.
@@ -65,10 +66,13 @@ func (g *Guard) Answered(now time.Time, a Answer, vectors []feature.Vector, out 
 		g.machine.relapses = 0
 	}
 	if reversed, told := turned(vectors, out); told {
+		g.told = now
 		g.turned <<= 1
 		if reversed {
 			g.turned |= 1
 		}
+	} else if now.Sub(g.told) >= g.machine.limits.ReturnHold {
+		g.turned = 0 // so that they are tried again where nothing tells
 	}
 	if c, moved := g.machine.Judged(now, g.fault()); moved {
 		return c, true

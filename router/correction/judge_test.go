@@ -300,3 +300,45 @@ func TestAnswersThatTurnTheOrderOfPriorsRound(t *testing.T) {
 		}
 	}
 }
+
+// Where nothing tells the order any more, such as at a load that leaves all
+// endpoints alike, what was found out of it does not speak for ever.
+func TestAnOrderThatNothingTellsIsForgotten(t *testing.T) {
+	hold := limits().ReturnHold
+	answer := func(g *correction.Guard, now time.Time, prior, says feature.Seconds) {
+		v := make([]feature.Vector, 2)
+		out := make([]feature.Forecast, 2)
+		for i, x := range []feature.Seconds{0.1, prior} {
+			v[i][feature.ColumnPriorTTFT], v[i][feature.ColumnPriorTPOT] = float32(x), 0.02
+			out[i] = forecast([]feature.Seconds{1, says}[i], 0.02)
+		}
+		g.Answered(now, correction.Answer{Bundle: 1}, v, out)
+	}
+	g := correction.NewGuard(limits(), start)
+	now := start
+	for range 16 {
+		answer(&g, now, 1, 0.2)
+	}
+	if g.Live() {
+		t.Fatal("an order turned round decides")
+	}
+	for ; now.Sub(start) < hold-time.Second; now = now.Add(time.Second) {
+		answer(&g, now, 0.1, 1)
+	}
+	if state, _, _ := g.State(); state != correction.Wrong {
+		t.Errorf("it is %s before a hold is over", state)
+	}
+	for ; now.Sub(start) < 2*hold+2*time.Second; now = now.Add(time.Second) {
+		answer(&g, now, 0.1, 1)
+	}
+	if !g.Live() {
+		state, reason, _ := g.State()
+		t.Errorf("it is %s after two holds without a word against it (%s)", state, reason)
+	}
+	for range 16 {
+		answer(&g, now, 1, 0.2)
+	}
+	if g.Live() {
+		t.Error("an order that is turned round again decides")
+	}
+}
