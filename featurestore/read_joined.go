@@ -21,13 +21,11 @@ type Joined struct {
 	Outcome   feature.Outcome // Attempt is 0 when there is none yet, and all of it unknown
 }
 
-// $1 is the LLM, NULL for all of them. Every decision looks its attempts up in
-// the index of their key, so that nothing is gathered before the first row.
-const selectJoined = `
-	SELECT d.decided_at, d.id, d.llm, d.router, d.mode, d.policy, d.policy_version, d.bundle, d.schema, d.state, d.reason,
-		d.prompt_tokens, d.expected_output_tokens, d.slo_ttft, d.slo_tpot, d.priority,
-		d.chosen, d.chosen_class, d.chosen_vector, d.chosen_forecast, d.chosen_corrected, d.propensity, d.explored, d.complete,
-		d.rest, d.rest_cost_min, d.rest_cost_max, d.epoch, d.seed,
+// withOutcome is the last attempt's outcome of each decision that a reader of both
+// asks for. $1 is the LLM, NULL for all of them; from $2 to $3; $4 is the width of a
+// vector. Every decision looks its attempts up in the index of their key, so that
+// nothing is gathered before the first row.
+const withOutcome = `
 		coalesce(o.attempt, 0), coalesce(o.status, ''), o.http_status, o.ttft, o.tpot, o.e2e,
 		o.output_tokens, o.cached_tokens, o.endpoint, o.censored_at, o.finished_at
 	FROM decisions d
@@ -39,7 +37,14 @@ const selectJoined = `
 		LIMIT 1
 	) o ON true
 	WHERE ($1::text IS NULL OR d.llm = $1) AND d.decided_at >= $2 AND d.decided_at < $3
-		AND (d.chosen_vector IS NULL OR cardinality(d.chosen_vector) = $4)
+		AND (d.chosen_vector IS NULL OR cardinality(d.chosen_vector) = $4)`
+
+const selectJoined = `
+	SELECT d.decided_at, d.id, d.llm, d.router, d.mode, d.policy, d.policy_version, d.bundle, d.schema, d.state, d.reason,
+		d.prompt_tokens, d.expected_output_tokens, d.slo_ttft, d.slo_tpot, d.priority,
+		d.chosen, d.chosen_class, d.chosen_vector, d.chosen_forecast, d.chosen_corrected, d.propensity, d.explored, d.complete,
+		d.rest, d.rest_cost_min, d.rest_cost_max, d.epoch, d.seed,
+` + withOutcome + `
 	ORDER BY d.decided_at, d.id`
 
 // Joined streams the decisions of llm, of every LLM when it is empty, that

@@ -17,18 +17,7 @@ const selectWhole = `
 		d.chosen, d.chosen_class, d.chosen_vector, d.chosen_forecast, d.chosen_corrected, d.propensity, d.explored,
 		d.complete, d.ids, d.classes, d.vectors, d.forecasts, d.corrected, d.costs, d.probabilities, d.states,
 		d.rest, d.rest_cost_min, d.rest_cost_max, d.epoch, d.seed,
-		coalesce(o.attempt, 0), coalesce(o.status, ''), o.http_status, o.ttft, o.tpot, o.e2e,
-		o.output_tokens, o.cached_tokens, o.endpoint, o.censored_at, o.finished_at
-	FROM decisions d
-	LEFT JOIN LATERAL (
-		SELECT attempt, status, http_status, ttft, tpot, e2e, output_tokens, cached_tokens, endpoint, censored_at, finished_at
-		FROM outcomes
-		WHERE decided_at = d.decided_at AND decision = d.id
-		ORDER BY attempt DESC
-		LIMIT 1
-	) o ON true
-	WHERE ($1::text IS NULL OR d.llm = $1) AND d.decided_at >= $2 AND d.decided_at < $3
-		AND (d.chosen_vector IS NULL OR cardinality(d.chosen_vector) = $4)
+` + withOutcome + `
 		AND cardinality(d.vectors) = $4 * cardinality(d.ids)
 	ORDER BY d.decided_at, d.id`
 
