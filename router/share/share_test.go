@@ -22,8 +22,11 @@ func bubble(t *testing.T, story func(t *testing.T, n *network)) {
 	synctest.Test(t, func(t *testing.T) { story(t, newNetwork()) })
 }
 
+// pass lets virtual time go by.
+func pass(d time.Duration) { <-time.After(d) }
+
 // soon is longer than a word takes.
-func soon() { time.Sleep(100 * time.Millisecond); synctest.Wait() }
+func soon() { pass(100 * time.Millisecond); synctest.Wait() }
 
 // pair is two routers that follow each other.
 func pair(t *testing.T, n *network) (a, b *member) {
@@ -106,11 +109,11 @@ func TestSilentPeerIsForgotten(t *testing.T) {
 		ticket := a.begin(prompt("long"))
 		soon()
 		n.sever(a.address)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if _, elsewhere := b.totals(); elsewhere != 1 {
 			t.Errorf("%d requests of a peer that was just cut off", elsewhere)
 		}
-		time.Sleep(1500 * time.Millisecond)
+		pass(1500 * time.Millisecond)
 		if _, elsewhere := b.totals(); elsewhere != 0 || b.peer(1).State != "silent" {
 			t.Errorf("%d requests of a silent peer, %+v", elsewhere, b.peer(1))
 		}
@@ -124,7 +127,7 @@ func TestSilentPeerIsForgotten(t *testing.T) {
 		end(lonely)
 
 		n.mend(a.address)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if _, elsewhere := b.totals(); elsewhere != 1 || b.peer(1).State != "connected" {
 			t.Errorf("%d requests of a peer that is back, %+v", elsewhere, b.peer(1))
 		}
@@ -152,7 +155,7 @@ func TestEndsUnheardAreMadeUpFor(t *testing.T) {
 		end(first)
 		third := a.begin(prompt("three"))
 		n.mend(a.address)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if _, elsewhere := b.totals(); elsewhere != 2 || b.peer(1).InFlight != 2 {
 			t.Errorf("%d requests, want the 2 that are open", elsewhere)
 		}
@@ -175,7 +178,7 @@ func TestRestartedRouterIsToldAndForgotten(t *testing.T) {
 		where := lost.Endpoint()
 		a.stop()
 		again := join(t, n, 1, newFleet(100, "x", "y", "z"), nil, 2)
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if _, elsewhere := b.totals(); elsewhere != 0 {
 			t.Errorf("%d requests of a former life", elsewhere)
 		}
@@ -224,7 +227,7 @@ func TestStrangersAndOneself(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		a := join(t, n, 1, newFleet(1, "x"), nil, 1, 2)
 		b := join(t, n, 2, newFleet(1, "x"), func(c *share.Config) { c.Salt = []byte("quite another salt of some length") }, 1)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if a.peer(1).State != "self" || a.peer(2).State != "silent" || b.peer(1).State != "silent" {
 			t.Errorf("a: %+v, b: %+v", a.node.Status(), b.node.Status())
 		}
@@ -265,19 +268,19 @@ func TestAddressesOfOnePeer(t *testing.T) {
 			end(ticket)
 		}
 		check("at first")
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		check("later")
 		followed := b.peer(1)
 		if followed.State != "connected" {
 			followed = b.peer(11)
 		}
 		n.sever(followed.Address)
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		if _, elsewhere := b.totals(); elsewhere != 2 {
 			t.Errorf("%d requests by the other address of a peer that has 2", elsewhere)
 		}
 		n.mend(followed.Address)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		check("again")
 		for _, ticket := range tickets {
 			end(ticket)
@@ -317,7 +320,7 @@ func TestChurn(t *testing.T) {
 						end(open[i][j])
 						open[i] = append(open[i][:j], open[i][j+1:]...)
 					case k < 95:
-						time.Sleep(time.Duration(rng.IntN(40)) * time.Millisecond)
+						pass(time.Duration(rng.IntN(40)) * time.Millisecond)
 					case k < 97:
 						n.sever(address(1 + rng.IntN(3)))
 					default:
@@ -330,7 +333,7 @@ func TestChurn(t *testing.T) {
 		for i := range all {
 			n.mend(address(i + 1))
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		sum := len(open[0]) + len(open[1]) + len(open[2])
 		for i, m := range all {
 			if own, elsewhere := m.totals(); own != len(open[i]) || own+elsewhere != sum {
@@ -342,7 +345,7 @@ func TestChurn(t *testing.T) {
 				end(ticket)
 			}
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		for i, m := range all {
 			if own, elsewhere := m.totals(); own != 0 || elsewhere != 0 {
 				t.Errorf("router %d sees %d own and %d others after all has ended", i+1, own, elsewhere)

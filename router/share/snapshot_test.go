@@ -37,14 +37,14 @@ func TestSnapshotOverARestart(t *testing.T) {
 			f.change(id, func(e *pool.State) { e.ScrapedAt = time.Time{} }) // not asked yet
 		}
 		b := join(t, n, 1, f, func(c *share.Config) { c.Snapshot = path })
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := b.metric("spillway_router_peer_restored_blocks_total"); got != 0 {
 			t.Errorf("%v blocks were restored to endpoints whose life is not known", got)
 		}
 		for _, id := range []string{"x", "y", "z"} {
 			f.change(id, func(e *pool.State) { e.ScrapedAt = time.Now() })
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := b.metric("spillway_router_peer_restored_blocks_total", "file"); got < 100 {
 			t.Errorf("%v blocks were restored", got)
 		}
@@ -66,13 +66,13 @@ func TestSnapshotOverTwoRestarts(t *testing.T) {
 			f.change(id, func(e *pool.State) { e.ScrapedAt = time.Time{} })
 		}
 		b := join(t, n, 1, f, func(c *share.Config) { c.Snapshot = path })
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		if err := b.node.Save(); err != nil {
 			t.Fatal(err)
 		}
 		b.stop()
 		c := join(t, n, 1, newFleet(9, "x", "y", "z"), func(c *share.Config) { c.Snapshot = path })
-		time.Sleep(time.Second)
+		pass(time.Second)
 		for h := range c.router.Holdings {
 			if h.Endpoint != where || len(h.Blocks) < 100 || h.Blocks[0].Age < 20*time.Second {
 				t.Errorf("%d blocks of an age of %v at %s", len(h.Blocks), h.Blocks[0].Age, h.Endpoint)
@@ -92,7 +92,7 @@ func TestSnapshotsThatAreNotUsed(t *testing.T) {
 		edit  func(*share.Config)
 		says  string
 	}{
-		"too old": {spoil: func(*testing.T, string) { time.Sleep(11 * time.Minute) }, says: "snapshot_max_age"},
+		"too old": {spoil: func(*testing.T, string) { pass(11 * time.Minute) }, says: "snapshot_max_age"},
 		"another salt": {edit: func(c *share.Config) { c.Salt = []byte("quite another salt of some length") },
 			spoil: func(*testing.T, string) {}, says: "another salt"},
 		"cut": {spoil: func(t *testing.T, path string) { rewrite(t, path, func(b []byte) []byte { return b[:len(b)-9] }) }, says: "another length"},
@@ -115,7 +115,7 @@ func TestSnapshotsThatAreNotUsed(t *testing.T) {
 						test.edit(c)
 					}
 				})
-				time.Sleep(time.Second)
+				pass(time.Second)
 				if !b.logged(test.says) || b.metric("spillway_router_peer_restored_blocks_total") != 0 {
 					t.Errorf("%v blocks were restored; logged %q", b.metric("spillway_router_peer_restored_blocks_total"), *b.log.all)
 				}
@@ -134,7 +134,7 @@ func TestSnapshotOfAnotherLife(t *testing.T) {
 			f.restart(id)
 		}
 		b := join(t, n, 1, f, func(c *share.Config) { c.Snapshot = path })
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if got := b.metric("spillway_router_peer_restored_blocks_total"); got != 0 {
 			t.Errorf("%v blocks were restored", got)
 		}

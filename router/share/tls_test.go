@@ -103,7 +103,7 @@ func TestTLS(t *testing.T) {
 		} {
 			a := join(t, n, 1, newFleet(1, "x"), func(s *share.Config) { s.TLS = c.a }, 2)
 			b := join(t, n, 2, newFleet(1, "x"), func(s *share.Config) { s.TLS = c.b }, 1)
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			if a.peer(2).State != c.aHears || b.peer(1).State != c.bHears {
 				t.Errorf("%s: %+v, %+v, want %s and %s", c.name, a.peer(2), b.peer(1), c.aHears, c.bHears)
 			}
@@ -133,7 +133,7 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 			}
 		}
 		b := join(t, n, 2, newFleet(1, "x"), func(s *share.Config) { s.TLS = renewed }, 1)
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if b.peer(1).State != "connected" {
 			t.Errorf("with renewed files: %+v", b.peer(1))
 		}
