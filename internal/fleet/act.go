@@ -58,6 +58,7 @@ func (w *world) dispatch(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.decision = w.decided(c)
 	if endpoint < 0 {
 		w.turnedAway(c)
 		return nil
@@ -205,6 +206,7 @@ func (w *world) leave(c *call, o Outcome) {
 	w.last = w.now
 	w.forked(c)
 	w.record(c, &o)
+	w.concluded(c, &o)
 	if w.config.Sink != nil {
 		w.config.Sink(o)
 	} else {

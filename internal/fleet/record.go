@@ -22,20 +22,32 @@ func (w *world) note(c *call) {
 	binary.BigEndian.PutUint64(c.row.Decision[8:], c.id)
 }
 
-// record hands over the row of a request that ended so. An end before the first
-// token tells only that it would have come later; of a request that was cut off
-// after it, nothing but its TTFT is known.
+// record hands over the row of a request that ended so.
 func (w *world) record(c *call, o *Outcome) {
 	if c.row == nil {
 		return
 	}
+	c.row.Outcome = w.outcome(c, o)
+	w.config.Rows(c.row)
+	c.row = nil
+}
+
+// outcome is what production would note of a request that ended so. An end before
+// the first token tells only that it would have come later; of a request that was
+// cut off after it, nothing but its TTFT is known.
+func (w *world) outcome(c *call, o *Outcome) feature.Outcome {
 	unknown := feature.Seconds(feature.Unknown)
-	out := &c.row.Outcome
-	*out = feature.Outcome{
-		Decision: c.row.Decision, DecidedAt: c.row.DecidedAt, Attempt: 1, Status: o.Status, Endpoint: c.row.Endpoint,
+	out := feature.Outcome{
+		DecidedAt: c.ticket.decided, Attempt: 1, Status: o.Status,
 		TTFT: unknown, TPOT: unknown, E2E: unknown, CensoredAt: unknown,
 		OutputTokens: float64(o.OutputTokens), CachedTokens: float64(o.CachedTokens), FinishedAt: w.time(w.now),
 	}
+	binary.BigEndian.PutUint64(out.Decision[8:], c.id)
+	if o.Status == feature.Shed {
+		out.DecidedAt, out.OutputTokens, out.CachedTokens = w.time(w.now), feature.Unknown, feature.Unknown
+		return out
+	}
+	out.Endpoint = c.ticket.target.id
 	switch {
 	case o.OutputTokens > 0:
 		out.TTFT = feature.SecondsOf(o.TTFT)
@@ -48,6 +60,5 @@ func (w *world) record(c *call, o *Outcome) {
 			out.TPOT = feature.SecondsOf(o.TPOT)
 		}
 	}
-	w.config.Rows(c.row)
-	c.row = nil
+	return out
 }

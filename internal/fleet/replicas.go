@@ -121,7 +121,7 @@ func (w *world) newReplica(number, life int) *replica {
 		router: newRouter(w.config.Router, rand.NewPCG(w.config.Seed, stream), w.config.BlockTokens, epoch.Add(w.now)),
 		number: number, scrapers: make([]scraper, len(w.endpoints)),
 	}
-	r.always = w.config.Rows != nil
+	r.always = w.config.Rows != nil || w.config.Decisions != nil
 	for range w.config.Replicas.Count {
 		r.mirrors = append(r.mirrors, ledger.NewMirror(r.ledger))
 	}

@@ -42,6 +42,11 @@ type WorldConfig struct {
 	// it of the endpoint chosen. It may keep it. nil: there are none.
 	Rows func(*feature.Row)
 
+	// Decisions takes the complete row of each choice that the router made, and
+	// what came of it, when its request has ended: not in the order in which they
+	// were made. It may keep both. nil: there are none.
+	Decisions func(*feature.Decision, *feature.Outcome)
+
 	// Observer sees the world every ObserveEvery (0: every second).
 	Observer     func(*Sample)
 	ObserveEvery time.Duration
@@ -75,8 +80,9 @@ type call struct {
 	at, first time.Duration
 	cached    int
 	alone     time.Duration
-	row       *feature.Row // so far; nil: nobody wants it
-	chain     []uint64     // of prompt and answer
+	row       *feature.Row      // so far; nil: nobody wants it
+	decision  *feature.Decision // nil: nobody wants it, or it was none
+	chain     []uint64          // of prompt and answer
 }
 
 // deadline is when a client gives up. The call may long have ended and be
