@@ -85,8 +85,14 @@ func (s *Store) write(ctx context.Context, decisions []feature.Decision, outcome
 	if len(decisions) == 0 && len(outcomes) == 0 {
 		return nil
 	}
+	return s.writing(ctx, func(tx pgx.Tx) error { return insert(ctx, tx, decisions, outcomes) })
+}
+
+// writing runs do in one transaction, again where it found that a partition
+// appeared.
+func (s *Store) writing(ctx context.Context, do func(pgx.Tx) error) error {
 	for {
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return insert(ctx, tx, decisions, outcomes) })
+		err := pgx.BeginFunc(ctx, s.pool, do)
 		switch {
 		case err == nil:
 			return nil
@@ -98,36 +104,45 @@ func (s *Store) write(ctx context.Context, decisions []feature.Decision, outcome
 }
 
 func insert(ctx context.Context, tx pgx.Tx, decisions []feature.Decision, outcomes []feature.Outcome) error {
-	if len(decisions) > 0 {
-		rows := pgx.CopyFromSlice(len(decisions), func(i int) ([]any, error) {
-			return decisionValues(&decisions[i]), nil
-		})
-		if err := load(ctx, tx, stageDecisions, "staged_decisions", decisionColumns, rows); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, insertDecisions); err != nil {
-			return err
+	_, err := addDecisions(ctx, tx, len(decisions), func(i int) []any { return decisionValues(&decisions[i]) })
+	if err != nil {
+		return err
+	}
+	return addOutcomes(ctx, tx, outcomes)
+}
+
+// addDecisions adds n rows of decisionColumns, and says how many were new.
+func addDecisions(ctx context.Context, tx pgx.Tx, n int, values func(int) []any) (added int64, err error) {
+	if n == 0 {
+		return 0, nil
+	}
+	rows := pgx.CopyFromSlice(n, func(i int) ([]any, error) { return values(i), nil })
+	if err := load(ctx, tx, stageDecisions, "staged_decisions", decisionColumns, rows); err != nil {
+		return 0, err
+	}
+	tag, err := tx.Exec(ctx, insertDecisions)
+	return tag.RowsAffected(), err
+}
+
+func addOutcomes(ctx context.Context, tx pgx.Tx, outcomes []feature.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	rows := pgx.CopyFromSlice(len(outcomes), func(i int) ([]any, error) { return outcomeValues(&outcomes[i]), nil })
+	if err := load(ctx, tx, stageOutcomes, "staged_outcomes", outcomeColumns, rows); err != nil {
+		return err
+	}
+	first, last := outcomes[0].DecidedAt, outcomes[0].DecidedAt
+	for i := range outcomes {
+		if at := outcomes[i].DecidedAt; at.Before(first) {
+			first = at
+		} else if at.After(last) {
+			last = at
 		}
 	}
-	if len(outcomes) > 0 {
-		rows := pgx.CopyFromSlice(len(outcomes), func(i int) ([]any, error) {
-			return outcomeValues(&outcomes[i]), nil
-		})
-		if err := load(ctx, tx, stageOutcomes, "staged_outcomes", outcomeColumns, rows); err != nil {
+	for _, sql := range []string{deleteLost, insertOutcomes} {
+		if _, err := tx.Exec(ctx, sql, stored(first), stored(last)); err != nil {
 			return err
-		}
-		first, last := outcomes[0].DecidedAt, outcomes[0].DecidedAt
-		for i := range outcomes {
-			if at := outcomes[i].DecidedAt; at.Before(first) {
-				first = at
-			} else if at.After(last) {
-				last = at
-			}
-		}
-		for _, sql := range []string{deleteLost, insertOutcomes} {
-			if _, err := tx.Exec(ctx, sql, stored(first), stored(last)); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
