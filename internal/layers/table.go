@@ -114,12 +114,17 @@ var Table = []Layer{
 		May:     []string{"internal/feature", "internal/evaluate", "router/policy", "router/correction"},
 		Modules: []string{gonum},
 		Why:     "decides again through policy.Decide alone; where rows come from is another's"},
+	{Package: "internal/evaluate/experiment", Pure: true, May: []string{"internal/feature", "internal/evaluate", "router/design"},
+		Modules: []string{gonum},
+		Why:     "what an experiment showed depends on its rows alone; which arm had them, the router's own code says"},
 	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/plot"},
 		Why: "shows what an evaluation came to and estimates nothing itself"},
 
 	// The router: pure decisions in the middle, doors to the world at the rim.
 	{Package: "router/policy", Pure: true, May: []string{"internal/feature", "internal/physics"},
 		Why: "a stored row alone must give the same choice again, bit for bit"},
+	{Package: "router/design", Pure: true, May: []string{"internal/splitmix"},
+		Why: "which arm has a moment must be the same for every router, the simulator and an analysis"},
 	{Package: "router/ledger", Pure: true, May: []string{"internal/feature"},
 		Why: "counts depend on the events and their times alone; it fills feature.Ledger itself, so that no copy can drift"},
 	{Package: "router/prefix", Pure: true, Modules: []string{xxhash},
