@@ -31,7 +31,7 @@ type importing struct {
 // flagOf is the flag that takes the file of a head: ttft-p50 and the like.
 func flagOf(t bundle.Target) string { return strings.ReplaceAll(t.String(), "_", "-") }
 
-func storeImportCommand() *cobra.Command {
+func storeImportBundleCommand() *cobra.Command {
 	var i importing
 	cmd := &cobra.Command{
 		Use:   "import-bundle",
