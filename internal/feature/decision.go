@@ -19,7 +19,9 @@ type Decision struct {
 	DecidedAt     time.Time
 	LLM           string
 	Router        string // the router instance
-	Mode          string // shadow, canary or live
+	Mode          string // shadow, canary, switchback or live
+	Experiment    string // the design it is part of, as package design writes it; empty: none
+	Arm           string // of that design; empty where nothing was left to a canary's coin
 	Policy        string // the policy that decided: predicted, or the fallback when forecasts might not
 	PolicyVersion int
 	Bundle        int64 // version of the bundle whose forecasts were used; 0 when none were
