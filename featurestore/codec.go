@@ -14,8 +14,9 @@ import (
 // of the struct. A changed struct gets a new kind, so that an older spool is
 // either read rightly or refused.
 const (
-	kindDecision byte = 1
-	kindOutcome  byte = 2
+	kindDecision1 byte = 1 // without a digest: read, not written
+	kindOutcome   byte = 2
+	kindDecision  byte = 3
 )
 
 // record is one row on its way to the database: a decision or an outcome.
@@ -31,7 +32,7 @@ func (r record) size() int {
 	}
 	d := r.decision
 	const candidate = feature.VectorSize + 8*(2*forecastWidth+2)
-	n := 260 + feature.VectorSize + len(d.LLM) + len(d.Router) + len(d.Policy) + len(d.Reason) + len(d.Chosen) + len(d.ChosenClass) + len(d.States)
+	n := 260 + feature.VectorSize + len(d.LLM) + len(d.Router) + len(d.Policy) + len(d.Reason) + len(d.Chosen) + len(d.ChosenClass) + len(d.States) + len(d.PromptDigest)
 	for i := range d.Candidates {
 		n += candidate + len(d.Candidates[i].Endpoint) + len(d.Candidates[i].Class)
 	}
@@ -73,7 +74,8 @@ func appendDecision(b []byte, d *feature.Decision) []byte {
 	b = appendInts(b, int64(d.Rest))
 	b = appendFloats(b, d.RestCostMin, d.RestCostMax)
 	b = binary.LittleEndian.AppendUint64(b, d.Epoch)
-	return binary.LittleEndian.AppendUint64(b, d.Seed)
+	b = binary.LittleEndian.AppendUint64(b, d.Seed)
+	return appendText(b, string(d.PromptDigest))
 }
 
 func appendOutcome(b []byte, o *feature.Outcome) []byte {
@@ -138,8 +140,10 @@ func decodeRecord(b []byte) (record, error) {
 	d := decoder{rest: b[1:]}
 	var r record
 	switch b[0] {
-	case kindDecision:
-		r.decision = d.decision()
+	case kindDecision, kindDecision1:
+		if r.decision = d.decision(); b[0] == kindDecision && r.decision != nil {
+			r.decision.PromptDigest = d.bytes()
+		}
 	case kindOutcome:
 		r.outcome = d.outcome()
 	default:
@@ -191,6 +195,9 @@ func (d *decoder) int() int64 {
 }
 
 func (d *decoder) text() string { return string(d.take(d.uvarint())) }
+
+// bytes are nil where there are none.
+func (d *decoder) bytes() []byte { return append([]byte(nil), d.take(d.uvarint())...) }
 
 func (d *decoder) uint64() uint64 {
 	if b := d.take(8); b != nil {

@@ -30,6 +30,9 @@ func someRecord(rng *rand.Rand, candidates int) record {
 	d := feature.Decision{ID: feature.ID{byte(rng.Uint32())}, DecidedAt: at, LLM: "qwen", Reason: "a\x00b", PolicyVersion: rng.IntN(9),
 		Schema: feature.Schema, SLOTTFT: feature.Seconds(feature.Unknown), Priority: -1, Explored: true,
 		Rest: rng.IntN(9), Epoch: rng.Uint64(), Seed: rng.Uint64(), States: []byte{}}
+	if rng.IntN(2) == 0 {
+		d.PromptDigest = []byte{0, 1, byte(rng.Uint32())}
+	}
 	for range candidates {
 		c := feature.Candidate{Endpoint: "http://e:2", Class: "h100", Forecast: feature.NoForecast, Cost: feature.Unknown, Probability: rng.Float64()}
 		for i := range c.Vector {

@@ -72,6 +72,7 @@ func (m *Memory) WriteDecisions(_ context.Context, decisions []feature.Decision)
 			d.ChosenVector = unknownVector()
 		}
 		d.Candidates, d.States = slices.Clone(d.Candidates), slices.Clone(d.States)
+		d.PromptDigest = slices.Clone(d.PromptDigest)
 		m.decisions[k] = d
 	}
 	return nil

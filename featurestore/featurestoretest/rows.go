@@ -26,6 +26,9 @@ func Decision(rng *rand.Rand, at time.Time, llm string, candidates int) feature.
 		Epoch: rng.Uint64(), Seed: rng.Uint64(),
 		States: binary.LittleEndian.AppendUint64(nil, rng.Uint64()),
 	}
+	if rng.IntN(4) > 0 {
+		d.PromptDigest = []byte{1, 1, 0, byte(rng.Uint32()), 0, 255, 7}
+	}
 	for i := range candidates {
 		d.Candidates = append(d.Candidates, feature.Candidate{
 			Endpoint: fmt.Sprintf("http://10.0.0.%d:8000", i), Class: "h100-tp2",

@@ -25,7 +25,11 @@ var columns = makeColumns()
 // later reports whether a column has come later than others: a file of before
 // may lack it, and nothing is read.
 func (c *Column) later() bool {
-	return c.Name == "candidates" || c.Name == "vectors" || c.Name == "states"
+	switch c.Name {
+	case "candidates", "vectors", "states", "prompt_digest":
+		return true
+	}
+	return false
 }
 
 func makeColumns() []Column {
@@ -80,6 +84,7 @@ func makeColumns() []Column {
 		{"candidates", "JSON", "of every candidate, what it is, its probability, its cost and the medians that the policy used", func(r *Row) any { return (*candidateTable)(&r.Decision.Candidates) }},
 		{"vectors", "bytes", "their vectors one after the other, as little-endian 32-bit numbers", func(r *Row) any { return (*candidateVectors)(&r.Decision.Candidates) }},
 		{"states", "bytes", "all else that the choice was made from, in this program's own form", func(r *Row) any { return &r.Decision.States }},
+		{"prompt_digest", "bytes", "what tells how much of the prompt others have in common with it, and nothing of its text", func(r *Row) any { return &r.Decision.PromptDigest }},
 	}...)
 }
 

@@ -22,7 +22,7 @@ func (r *Row) Learned() (feature.Row, bool) {
 	return feature.Row{
 		Decision: d.ID, DecidedAt: d.DecidedAt, LLM: d.LLM, Endpoint: d.Chosen, Class: d.ChosenClass,
 		Schema: d.Schema, Vector: d.ChosenVector, Explored: d.Explored,
-		Forecast: r.Forecast, Corrected: r.Corrected, BundleUsed: d.Bundle, Outcome: r.Outcome,
+		Forecast: r.Forecast, Corrected: r.Corrected, BundleUsed: d.Bundle, Outcome: r.Outcome, PromptDigest: d.PromptDigest,
 	}, d.Chosen != "" && r.Outcome.Attempt > 0
 }
 

@@ -48,6 +48,10 @@ type Decision struct {
 	RestCostMin float64     // NaN when Rest is 0
 	RestCostMax float64
 
+	// PromptDigest tells what prompts have in common and nothing of their text:
+	// see prefix.Digester. Empty where nothing is known of the prompt.
+	PromptDigest []byte
+
 	Epoch uint64 // of the pool snapshot
 	Seed  uint64 // of the decision's own draws
 }

@@ -82,4 +82,6 @@ type Row struct {
 	Corrected  Forecast
 	BundleUsed int64 // 0 when the decision used no forecast
 	Outcome    Outcome
+
+	PromptDigest []byte // of the decision, where the reader asks for it
 }

@@ -28,7 +28,8 @@ func (w *world) decided(c *call) *feature.Decision {
 		SLOTTFT: in.Request.SLOTTFT, SLOTPOT: in.Request.SLOTPOT, Priority: int(in.Request.Priority),
 		ChosenVector: unasked, Propensity: out.ShedProbability, Explored: out.Explored,
 		Complete: true, States: policy.Encode(nil, in), RestCostMin: feature.Unknown, RestCostMax: feature.Unknown, Seed: in.Seed,
-		Candidates: make([]feature.Candidate, len(in.Candidates)),
+		PromptDigest: r.digest(c.request.Prompt.Chain),
+		Candidates:   make([]feature.Candidate, len(in.Candidates)),
 	}
 	if in.Canary > 0 {
 		d.Mode = "canary"

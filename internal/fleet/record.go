@@ -2,8 +2,10 @@ package fleet
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/prefix"
 )
 
 // note begins the row of a request that was just decided on.
@@ -20,6 +22,19 @@ func (w *world) note(c *call) {
 		Forecast: t.plain, Corrected: t.forecast,
 	}
 	binary.BigEndian.PutUint64(c.row.Decision[8:], c.id)
+	c.row.PromptDigest = r.digest(c.request.Prompt.Chain)
+}
+
+// digest is that of a prompt, of which all is known that the index knew before it.
+func (r *router) digest(chain []uint64) []byte {
+	if len(chain) == 0 {
+		return nil
+	}
+	if r.digester == nil {
+		d := prefix.NewDigester([16]byte{}) // nobody's prompts
+		r.digester = &d
+	}
+	return r.digester.Append(make([]byte, 0, prefix.MaxDigest), chain, int(slices.Max(r.matches)))
 }
 
 // record hands over the row of a request that ended so.

@@ -165,6 +165,7 @@ type router struct {
 	asked     []int   // candidates with a vector
 	vectors   []feature.Vector
 	answers   []feature.Forecast
+	digester  *prefix.Digester // of rows
 
 	mirrors []*ledger.Mirror // of the other routers, by number; its own is empty
 

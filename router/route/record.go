@@ -101,6 +101,7 @@ func (r *Router) decision(s *scratch, q *Query, a asking) feature.Decision {
 		d.Bundle = a.answer.Bundle
 	}
 	s.rows(&d, a)
+	d.PromptDigest = s.digest()
 	if d.Complete {
 		s.encoded = policy.Encode(s.encoded[:0], in)
 		d.States = slices.Clone(s.encoded)

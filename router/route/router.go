@@ -84,7 +84,8 @@ func New(config Config, endpoints Pool, forecaster Forecaster, recorder Recorder
 		silent:     map[*Peer]bool{},
 	}
 	r.metrics = newMetrics(reg, r)
-	r.scratch.New = func() any { return &scratch{} }
+	digester := prefix.NewDigester(digestKey(config.Salt))
+	r.scratch.New = func() any { return &scratch{digester: digester} }
 	return r, nil
 }
 

@@ -41,13 +41,15 @@ type scratch struct {
 
 	shortlist policy.Shortlist
 
-	encoded []byte // see record
+	encoded  []byte   // see record
+	hashed   []uint64 // the prompt's chain
+	digester prefix.Digester
 }
 
 // chain hashes the prompt in place. A piece that is no text takes as many
 // bytes of it as text of its tokens would, at so many tokens a byte.
 func (s *scratch) chain(q *Query, perByte float64, salt string) []uint64 {
-	if q.Prompt == nil {
+	if s.hashed = nil; q.Prompt == nil {
 		return nil
 	}
 	s.hasher.Reset(prefix.Seed{Deployment: salt, LLM: q.LLM, Salt: q.Salt}, prefix.DefaultBlockBytes)
@@ -62,7 +64,8 @@ func (s *scratch) chain(q *Query, perByte float64, salt string) []uint64 {
 		s.hasher.WriteOpaque(p.Bytes, size)
 		owed -= float64(size)
 	}
-	return s.hasher.Chain()
+	s.hashed = s.hasher.Chain()
+	return s.hashed
 }
 
 // perByte is how many tokens of q a byte of its chain stands for.
