@@ -40,7 +40,7 @@ decisions, outcomes and bundles.`,
 		Args: cobra.NoArgs, // or a misspelt verb would print the help and succeed
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(storeMigrateCommand(), storeStatusCommand(), storeBundlesCommand(), storeRollbackCommand(), storeExportCommand(), storeServeCommand(), storeImportBundleCommand())
+	cmd.AddCommand(storeMigrateCommand(), storeStatusCommand(), storeBundlesCommand(), storeRollbackCommand(), storeExportCommand(), storeServeCommand(), storeImportCommand(), storeImportBundleCommand())
 	return cmd
 }
 

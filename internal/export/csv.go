@@ -115,7 +115,9 @@ func setText(at any, text string) (err error) {
 		v, err = floatOf(text, 32)
 		*p = float32(v)
 	case *int:
-		*p, err = strconv.Atoi(text)
+		var v int64
+		v, err = strconv.ParseInt(text, 10, 32) // as in the store
+		*p = int(v)
 	case *int64:
 		*p, err = strconv.ParseInt(text, 10, 64)
 	case *uint64:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -159,7 +160,9 @@ func setValue(at any, v parquet.Value) error {
 func setKnown(at any, v parquet.Value) error {
 	switch p := at.(type) {
 	case *int:
-		*p = int(v.Int64())
+		if *p = int(v.Int64()); int64(int32(v.Int64())) != v.Int64() {
+			return fmt.Errorf("%d: %w", v.Int64(), strconv.ErrRange)
+		}
 	case *int64:
 		*p = v.Int64()
 	case *uint64:
@@ -241,9 +244,10 @@ func readParquet(r io.ReaderAt, size int64, yield func(Row) bool) (err error) {
 		owners[leaf.ColumnIndex] = i
 	}
 	batch := make([]parquet.Row, batchRows)
+	at := 1
 	for _, group := range file.RowGroups() {
 		rows := group.Rows()
-		for at := 1; ; {
+		for {
 			n, err := rows.ReadRows(batch)
 			for _, values := range batch[:n] {
 				var row Row
