@@ -16,7 +16,8 @@ import (
 const (
 	kindDecision1 byte = 1 // without a digest: read, not written
 	kindOutcome   byte = 2
-	kindDecision  byte = 3
+	kindDecision3 byte = 3 // without an experiment: read, not written
+	kindDecision  byte = 4
 )
 
 // record is one row on its way to the database: a decision or an outcome.
@@ -32,7 +33,7 @@ func (r record) size() int {
 	}
 	d := r.decision
 	const candidate = feature.VectorSize + 8*(2*forecastWidth+2)
-	n := 260 + feature.VectorSize + len(d.LLM) + len(d.Router) + len(d.Policy) + len(d.Reason) + len(d.Chosen) + len(d.ChosenClass) + len(d.States) + len(d.PromptDigest)
+	n := 260 + feature.VectorSize + len(d.LLM) + len(d.Router) + len(d.Policy) + len(d.Reason) + len(d.Chosen) + len(d.ChosenClass) + len(d.States) + len(d.PromptDigest) + len(d.Experiment) + len(d.Arm)
 	for i := range d.Candidates {
 		n += candidate + len(d.Candidates[i].Endpoint) + len(d.Candidates[i].Class)
 	}
@@ -75,7 +76,7 @@ func appendDecision(b []byte, d *feature.Decision) []byte {
 	b = appendFloats(b, d.RestCostMin, d.RestCostMax)
 	b = binary.LittleEndian.AppendUint64(b, d.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, d.Seed)
-	return appendText(b, string(d.PromptDigest))
+	return appendText(b, string(d.PromptDigest), d.Experiment, d.Arm)
 }
 
 func appendOutcome(b []byte, o *feature.Outcome) []byte {
@@ -140,9 +141,13 @@ func decodeRecord(b []byte) (record, error) {
 	d := decoder{rest: b[1:]}
 	var r record
 	switch b[0] {
-	case kindDecision, kindDecision1:
-		if r.decision = d.decision(); b[0] == kindDecision && r.decision != nil {
+	case kindDecision, kindDecision3, kindDecision1:
+		r.decision = d.decision()
+		if r.decision != nil && b[0] >= kindDecision3 {
 			r.decision.PromptDigest = d.bytes()
+		}
+		if r.decision != nil && b[0] >= kindDecision {
+			r.decision.Experiment, r.decision.Arm = d.text(), d.text()
 		}
 	case kindOutcome:
 		r.outcome = d.outcome()

@@ -17,7 +17,7 @@ var decisionColumns = strings.Fields(`
 	prompt_tokens expected_output_tokens slo_ttft slo_tpot priority
 	chosen chosen_class chosen_vector chosen_forecast chosen_corrected propensity explored
 	complete ids classes vectors forecasts corrected costs probabilities states
-	rest rest_cost_min rest_cost_max epoch seed prompt_digest`)
+	rest rest_cost_min rest_cost_max epoch seed prompt_digest experiment arm`)
 
 // outcomeColumns is the order of outcomeValues and of outcomeScan.
 var outcomeColumns = strings.Fields(`
@@ -103,7 +103,7 @@ func decisionValues(d *feature.Decision) []any {
 		known(d.Propensity), d.Explored,
 		d.Complete, ids, classes, vectors, forecasts, corrected, costs, probabilities, d.States,
 		int32(d.Rest), known(d.RestCostMin), known(d.RestCostMax), int64(d.Epoch), int64(d.Seed),
-		digest,
+		digest, storable(d.Experiment), storable(d.Arm),
 	}
 }
 
@@ -180,7 +180,7 @@ func scanDecision(row pgx.CollectableRow) (feature.Decision, error) {
 		&prompt, &output, &sloTTFT, &sloTP, &priority,
 		&chosen, &chosenClass, &chosenVector, &unusedForecast, &unusedCorrected, &propensity, &d.Explored,
 		&d.Complete, &ids, &classes, &vectors, &forecasts, &corrected, &costs, &probabilities, &d.States,
-		&rest, &restMin, &restMax, &epoch, &seed, &d.PromptDigest)
+		&rest, &restMin, &restMax, &epoch, &seed, &d.PromptDigest, &d.Experiment, &d.Arm)
 	if err != nil {
 		return d, err
 	}

@@ -136,7 +136,7 @@ const decisionList = `
 		prompt_tokens, expected_output_tokens, slo_ttft, slo_tpot, priority,
 		chosen, chosen_class, chosen_vector, chosen_forecast, chosen_corrected, propensity, explored,
 		complete, ids, classes, vectors, forecasts, corrected, costs, probabilities, states,
-		rest, rest_cost_min, rest_cost_max, epoch, seed, prompt_digest
+		rest, rest_cost_min, rest_cost_max, epoch, seed, prompt_digest, experiment, arm
 	FROM decisions`
 
 const selectDecisions = decisionList + `

@@ -43,7 +43,7 @@ const selectJoined = `
 	SELECT d.decided_at, d.id, d.llm, d.router, d.mode, d.policy, d.policy_version, d.bundle, d.schema, d.state, d.reason,
 		d.prompt_tokens, d.expected_output_tokens, d.slo_ttft, d.slo_tpot, d.priority,
 		d.chosen, d.chosen_class, d.chosen_vector, d.chosen_forecast, d.chosen_corrected, d.propensity, d.explored, d.complete,
-		d.rest, d.rest_cost_min, d.rest_cost_max, d.epoch, d.seed, d.prompt_digest,
+		d.rest, d.rest_cost_min, d.rest_cost_max, d.epoch, d.seed, d.prompt_digest, d.experiment, d.arm,
 ` + withOutcome + `
 	ORDER BY d.decided_at, d.id`
 
@@ -74,7 +74,7 @@ func scanJoined(row pgx.CollectableRow) (Joined, error) {
 		&d.DecidedAt, &id, &d.LLM, &d.Router, &d.Mode, &d.Policy, &policyVersion, &d.Bundle, &schema, &d.State, &d.Reason,
 		&prompt, &output, &sloTTFT, &sloTP, &priority,
 		&chosen, &class, &vector, &forecast, &corrected, &propensity, &d.Explored, &d.Complete,
-		&rest, &restMin, &restMax, &epoch, &seed, &d.PromptDigest}, o.targets()[2:]...)
+		&rest, &restMin, &restMax, &epoch, &seed, &d.PromptDigest, &d.Experiment, &d.Arm}, o.targets()[2:]...)
 	if err := row.Scan(targets...); err != nil {
 		return j, err
 	}

@@ -16,7 +16,7 @@ const selectWhole = `
 		d.prompt_tokens, d.expected_output_tokens, d.slo_ttft, d.slo_tpot, d.priority,
 		d.chosen, d.chosen_class, d.chosen_vector, d.chosen_forecast, d.chosen_corrected, d.propensity, d.explored,
 		d.complete, d.ids, d.classes, d.vectors, d.forecasts, d.corrected, d.costs, d.probabilities, d.states,
-		d.rest, d.rest_cost_min, d.rest_cost_max, d.epoch, d.seed, d.prompt_digest,
+		d.rest, d.rest_cost_min, d.rest_cost_max, d.epoch, d.seed, d.prompt_digest, d.experiment, d.arm,
 ` + withOutcome + `
 		AND cardinality(d.vectors) = $4 * cardinality(d.ids)
 	ORDER BY d.decided_at, d.id`

@@ -24,13 +24,13 @@ const (
 			prompt_tokens, expected_output_tokens, slo_ttft, slo_tpot, priority,
 			chosen, chosen_class, chosen_vector, chosen_forecast, chosen_corrected, propensity, explored,
 			complete, ids, classes, vectors, forecasts, corrected, costs, probabilities, states,
-			rest, rest_cost_min, rest_cost_max, epoch, seed, prompt_digest)
+			rest, rest_cost_min, rest_cost_max, epoch, seed, prompt_digest, experiment, arm)
 		SELECT
 			decided_at, id, llm, router, mode, policy, policy_version, bundle, schema, state, reason,
 			prompt_tokens, expected_output_tokens, slo_ttft, slo_tpot, priority,
 			chosen, chosen_class, chosen_vector, chosen_forecast, chosen_corrected, propensity, explored,
 			complete, ids, classes, vectors, forecasts, corrected, costs, probabilities, states,
-			rest, rest_cost_min, rest_cost_max, epoch, seed, prompt_digest
+			rest, rest_cost_min, rest_cost_max, epoch, seed, prompt_digest, experiment, arm
 		FROM pg_temp.staged_decisions
 		ON CONFLICT (decided_at, id) DO NOTHING`
 

@@ -29,6 +29,9 @@ func Decision(rng *rand.Rand, at time.Time, llm string, candidates int) feature.
 	if rng.IntN(4) > 0 {
 		d.PromptDigest = []byte{1, 1, 0, byte(rng.Uint32()), 0, 255, 7}
 	}
+	if rng.IntN(4) > 0 {
+		d.Experiment, d.Arm = "split share=0.05 arms=fallback|predicted", "predicted"
+	}
 	for i := range candidates {
 		d.Candidates = append(d.Candidates, feature.Candidate{
 			Endpoint: fmt.Sprintf("http://10.0.0.%d:8000", i), Class: "h100-tp2",

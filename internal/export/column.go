@@ -26,7 +26,7 @@ var columns = makeColumns()
 // may lack it, and nothing is read.
 func (c *Column) later() bool {
 	switch c.Name {
-	case "candidates", "vectors", "states", "prompt_digest":
+	case "candidates", "vectors", "states", "prompt_digest", "experiment", "arm":
 		return true
 	}
 	return false
@@ -38,7 +38,7 @@ func makeColumns() []Column {
 		{"decided_at", "time", "when it was made", func(r *Row) any { return &r.Decision.DecidedAt }},
 		{"llm", "text", "the LLM that was asked", func(r *Row) any { return &r.Decision.LLM }},
 		{"router", "text", "the router instance", func(r *Row) any { return &r.Decision.Router }},
-		{"mode", "text", "shadow, canary or live", func(r *Row) any { return &r.Decision.Mode }},
+		{"mode", "text", "shadow, canary, switchback or live", func(r *Row) any { return &r.Decision.Mode }},
 		{"policy", "text", "the policy that decided", func(r *Row) any { return &r.Decision.Policy }},
 		{"policy_version", "number", "its version", func(r *Row) any { return &r.Decision.PolicyVersion }},
 		{"bundle", "number", "version of the bundle whose forecasts were used; 0: none", func(r *Row) any { return &r.Decision.Bundle }},
@@ -85,6 +85,8 @@ func makeColumns() []Column {
 		{"vectors", "bytes", "their vectors one after the other, as little-endian 32-bit numbers", func(r *Row) any { return (*candidateVectors)(&r.Decision.Candidates) }},
 		{"states", "bytes", "all else that the choice was made from, in this program's own form", func(r *Row) any { return &r.Decision.States }},
 		{"prompt_digest", "bytes", "what tells how much of the prompt others have in common with it, and nothing of its text", func(r *Row) any { return &r.Decision.PromptDigest }},
+		{"experiment", "text", "the design of the experiment that it is part of; empty: none", func(r *Row) any { return &r.Decision.Experiment }},
+		{"arm", "text", "of that design; empty where nothing was left to a canary's coin", func(r *Row) any { return &r.Decision.Arm }},
 	}...)
 }
 
