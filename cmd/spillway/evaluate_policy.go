@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -90,7 +88,7 @@ others. docs/evaluation.md says what each can and can't see.`,
 	f.StringVar(&t.Fallback, "fallback", "", "matched configuration that decides where forecasts may not (default: as logged)")
 	f.DurationVar(&j.penalty, "max-ttft-penalty", 0, "valve of the matched configurations (default: as logged)")
 	f.Float64Var(&j.explores, "exploration", 0, "probability of exploring (default: as logged)")
-	f.StringArrayVar(&j.set, "set", nil, "another value of a key of router.settings, such as predicted_ttft_penalty=2; may be given again")
+	f.StringArrayVar(&j.set, "set", nil, setUse)
 	f.Int64Var(&j.bundle, "bundle", 0, "forecast anew with this version from the store at DATABASE_URL; 0: with the analytic prior alone (default: forecasts as logged)")
 	f.StringVar(&j.quantity, "reward", "ttft", "what requests are judged by: ttft, tpot, e2e (latencies: less is better), or slo (whether they met their objectives)")
 	f.BoolVar(&j.options.Priced, "priced", false, "add what the cost of predicted says a request takes from others; with ttft or e2e")
@@ -149,58 +147,9 @@ func (j *judgingPolicy) check(cmd *cobra.Command) error {
 	if err := j.rows.check(); err != nil {
 		return err
 	}
-	return j.settings()
-}
-
-// settings turns what was set into a change.
-func (j *judgingPolicy) settings() error {
-	type change struct {
-		key  string
-		text []byte // JSON that sets it
-	}
-	var all []change
-	keys := settingKeys()
-	for _, s := range j.set {
-		key, value, _ := strings.Cut(s, "=")
-		if !slices.Contains(keys, key) {
-			return fmt.Errorf("--set %s: no key %q in router.settings: want KEY=NUMBER of %s", s, key, strings.Join(keys, ", "))
-		}
-		var number *float64 // nil for null, which would change nothing
-		if err := json.Unmarshal([]byte(value), &number); err != nil || number == nil {
-			return fmt.Errorf("--set %s: %q is no number", s, value)
-		}
-		v := *number
-		share := key == "exploration" || key == "sticky_share"
-		if !(v >= 0) || math.IsInf(v, 0) || share && v > 1 || key == "sticky_share" && v == 0 || key == "default_peak_prefill_throughput" && v == 0 {
-			return fmt.Errorf("--set %s: %s can't be %v", s, key, v)
-		}
-		all = append(all, change{key, fmt.Appendf(nil, "{%q: %s}", key, value)})
-	}
-	if len(all) > 0 {
-		j.options.Target.Change = func(s *policy.Settings) {
-			for _, c := range all {
-				_ = json.Unmarshal(c.text, s) // tried above
-			}
-		}
-	}
-	return nil
-}
-
-// settingKeys are the keys of router.settings.
-func settingKeys() (keys []string) {
-	text, err := json.Marshal(policy.Defaults())
-	if err != nil {
-		panic(err) // numbers alone
-	}
-	var all map[string]float64
-	if err := json.Unmarshal(text, &all); err != nil {
-		panic(err)
-	}
-	for key := range all {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	var err error
+	o.Target.Change, err = changeOfSettings(j.set)
+	return err
 }
 
 // judge reads the rows and estimates.

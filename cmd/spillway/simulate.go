@@ -41,6 +41,8 @@ type simulation struct {
 	duration        time.Duration
 	slo             fleet.SLO
 	plan            func(seed uint64, load float64) workload.Plan
+	change          func(*policy.Settings) // nil: none
+	rows            *decisionRows          // nil: nobody wants them
 }
 
 // arm is one way to route: a policy, and what it is asked about.
@@ -52,8 +54,8 @@ type arm struct {
 
 func simulateCommand() *cobra.Command {
 	var s simulation
-	var profile, loads, csvFile, reportFile string
-	var policies []string
+	var profile, loads, csvFile, reportFile, rowsFile string
+	var policies, set []string
 	var seeds int
 	var base uint64
 	var asJSON bool
@@ -74,27 +76,38 @@ A policy@client is asked once for each client's connection, a policy@session onc
 for each conversation, as a layer 4 balancer is. "predicted" forecasts from the
 analytic prior here, without forests.
 
+--rows writes the log that a router before this fleet would have kept, for
+"spillway evaluate", "spillway store import" and the notebooks.
+
 Loads are clients, requests/s or a factor, as the workload counts them; "default"
 is its ladder. Of a trace and of own traffic they divide the time between arrivals.`,
 		Example: `  spillway simulate --workload mixed --policies token-load,active-request,predicted --load 6,12
   spillway simulate --workload code-generation --policies random@client,token-load --report out.html
   spillway simulate --trace mooncake.jsonl.gz --endpoints 8 --load 1,2,4 --seeds 5 --csv out.csv
+  spillway simulate --workload mixed --policies predicted --load 6 --seeds 1 --set exploration=0.05 --rows rows.parquet
   DATABASE_URL=postgres://... spillway simulate --window 1h --llm qwen3-32b --policies token-load,predicted`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.prepare(cmd, profile, loads, policies, seeds, base); err != nil {
 				return err
 			}
+			var err error
+			if s.change, err = changeOfSettings(set); err != nil {
+				return err
+			}
+			if s.rows, err = s.rowsTo(rowsFile); err != nil {
+				return fmt.Errorf("--rows: %w", err)
+			}
 			table, err := create(csvFile)
 			if err != nil {
-				return fmt.Errorf("--csv: %w", err)
+				return s.rows.end(fmt.Errorf("--csv: %w", err))
 			}
 			page, err := create(reportFile)
 			if err != nil {
-				return fmt.Errorf("--report: %w", err)
+				return s.rows.end(fmt.Errorf("--report: %w", err))
 			}
 			results, err := s.run(cmd.Context())
-			if err != nil {
+			if err = s.rows.end(err); err != nil {
 				return err
 			}
 			results.Command = commandLine()
@@ -126,6 +139,8 @@ is its ladder. Of a trace and of own traffic they divide the time between arriva
 	f.BoolVar(&asJSON, "json", false, "print JSON, with every run, instead of the table")
 	f.StringVar(&csvFile, "csv", "", "write the table to this file as CSV")
 	f.StringVar(&reportFile, "report", "", "write a page with plots to this file")
+	f.StringVar(&rowsFile, "rows", "", "write the decisions of a single run to this file, Parquet or CSV, as \"store export --candidates\" does")
+	f.StringArrayVar(&set, "set", nil, setUse)
 	return cmd
 }
 
@@ -325,9 +340,15 @@ func (s *simulation) one(ctx context.Context, a arm, load float64, seed uint64) 
 	plan := s.plan(seed, load)
 	config := fleet.WorldConfig{
 		Engines: s.fleet(plan),
-		Router:  fleet.RouterConfig{Policy: a.policy, Connections: a.connections},
+		Router:  fleet.RouterConfig{Policy: a.policy, Settings: policy.Defaults(), Connections: a.connections},
 		Plan:    plan,
 		Seed:    seed,
+	}
+	if s.change != nil {
+		s.change(&config.Router.Settings)
+	}
+	if s.rows != nil {
+		config.Decisions = s.rows.add
 	}
 	if policy.Forecasting(a.policy) {
 		config.Router.Forecaster = fleet.PriorForecaster{}
