@@ -117,6 +117,10 @@ var Table = []Layer{
 	{Package: "internal/evaluate/experiment", Pure: true, May: []string{"internal/feature", "internal/evaluate", "router/design"},
 		Modules: []string{gonum},
 		Why:     "what an experiment showed depends on its rows alone; which arm had them, the router's own code says"},
+	{Package: "internal/evaluate/simulate", Pure: true,
+		May:     []string{"internal/feature", "internal/physics", "internal/physics/fit", "internal/splitmix", "internal/workload", "internal/fleet", "internal/evaluate", "router/policy", "router/prefix"},
+		Modules: []string{gonum},
+		Why:     "replays a log through the simulator's own fleet; who asks and what is shown is another's"},
 	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/plot"},
 		Why: "shows what an evaluation came to and estimates nothing itself"},
 
@@ -136,7 +140,7 @@ var Table = []Layer{
 	{Package: "router/pool/kube", May: []string{"router/pool", "internal/feature"}, Modules: []string{clientgo, k8sapi, k8smeta},
 		Why: "the Kubernetes client stays behind one package"},
 	{Package: "router/route",
-		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction", "router/pool"},
+		May: []string{"internal/feature", "internal/physics", "router/design", "router/policy", "router/ledger", "router/prefix", "router/correction", "router/pool"},
 		// A decision's id is made where the decision is.
 		Modules: []string{uuid},
 		Why:     "the one choke point of both front doors; forecasts and rows leave through interfaces it declares"},
