@@ -285,6 +285,9 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 func (s *servers) announce(c *Config, l listeners, choke *route.Router) {
 	at := Serving{Listen: l.front.Addr(), OldestOpen: choke.OldestOpen}
 	line := []any{"listen", at.Listen.String(), "policy", c.Route.Policy, "mode", c.Route.Mode}
+	if c.Route.Mode == route.ModeSwitchback {
+		line = append(line, "experiment", c.Route.Experiment.Design.String())
+	}
 	if l.picker != nil {
 		at.Picker = l.picker.Addr()
 		line = append(line, "extproc", at.Picker.String(), "extproc_tls", c.ExtProc.TLS.Mode)

@@ -57,30 +57,31 @@ type StoreConfig struct {
 
 // RouterConfig configures the router.
 type RouterConfig struct {
-	Name          string          `yaml:"name"`   // of this instance in every row; the host name by default
-	Listen        string          `yaml:"listen"` // OpenAI-compatible front door
-	Admin         string          `yaml:"admin"`  // metrics, health, pprof, status page
-	ExtProc       ExtProcConfig   `yaml:",inline"`
-	Share         ShareConfig     `yaml:",inline"`
-	Mode          string          `yaml:"mode"`
-	Canary        float64         `yaml:"canary"` // in mode canary: share of the requests that forecasts decide
-	Policy        string          `yaml:"policy"`
-	Fallback      string          `yaml:"fallback"`
-	Settings      policy.Settings `yaml:"settings"`
-	Forecast      ForecastConfig  `yaml:"forecast"`
-	Scrape        ScrapeConfig    `yaml:"scrape"`
-	Endpoints     []pool.Endpoint `yaml:"endpoints"`
-	EndpointsFile string          `yaml:"endpoints_file"` // watched
-	MaxBodyBytes  int64           `yaml:"max_body_bytes"`
-	AskUsage      bool            `yaml:"ask_usage"`          // ask engines for usage and strip it again
-	FirstByte     time.Duration   `yaml:"first_byte_timeout"` // of streamed answers
-	Answer        time.Duration   `yaml:"answer_timeout"`     // of answers that are not streamed
-	Idle          time.Duration   `yaml:"idle_timeout"`
-	DrainDelay    time.Duration   `yaml:"drain_delay"` // how long the front door stays open after SIGTERM
-	Drain         time.Duration   `yaml:"drain_timeout"`
-	CompleteUpTo  int             `yaml:"complete_up_to"`  // rows hold every candidate up to this many
-	CompleteShare float64         `yaml:"complete_share"`  // and this share of larger ones
-	TokensPerByte float64         `yaml:"tokens_per_byte"` // of prompt text, until learned
+	Name          string           `yaml:"name"`   // of this instance in every row; the host name by default
+	Listen        string           `yaml:"listen"` // OpenAI-compatible front door
+	Admin         string           `yaml:"admin"`  // metrics, health, pprof, status page
+	ExtProc       ExtProcConfig    `yaml:",inline"`
+	Share         ShareConfig      `yaml:",inline"`
+	Mode          string           `yaml:"mode"`
+	Canary        float64          `yaml:"canary"`     // in mode canary: share of the requests that forecasts decide
+	Experiment    ExperimentConfig `yaml:"experiment"` // of mode switchback
+	Policy        string           `yaml:"policy"`
+	Fallback      string           `yaml:"fallback"`
+	Settings      policy.Settings  `yaml:"settings"`
+	Forecast      ForecastConfig   `yaml:"forecast"`
+	Scrape        ScrapeConfig     `yaml:"scrape"`
+	Endpoints     []pool.Endpoint  `yaml:"endpoints"`
+	EndpointsFile string           `yaml:"endpoints_file"` // watched
+	MaxBodyBytes  int64            `yaml:"max_body_bytes"`
+	AskUsage      bool             `yaml:"ask_usage"`          // ask engines for usage and strip it again
+	FirstByte     time.Duration    `yaml:"first_byte_timeout"` // of streamed answers
+	Answer        time.Duration    `yaml:"answer_timeout"`     // of answers that are not streamed
+	Idle          time.Duration    `yaml:"idle_timeout"`
+	DrainDelay    time.Duration    `yaml:"drain_delay"` // how long the front door stays open after SIGTERM
+	Drain         time.Duration    `yaml:"drain_timeout"`
+	CompleteUpTo  int              `yaml:"complete_up_to"`  // rows hold every candidate up to this many
+	CompleteShare float64          `yaml:"complete_share"`  // and this share of larger ones
+	TokensPerByte float64          `yaml:"tokens_per_byte"` // of prompt text, until learned
 }
 
 // ExtProcConfig configures the front door of proxies: the endpoint picker.
@@ -182,7 +183,7 @@ func defaultConfig() Config {
 			Name: host, Listen: "127.0.0.1:8080", Admin: "127.0.0.1:8081",
 			ExtProc: ExtProcConfig{TLS: x.TLS.Mode, Destinations: x.Destinations, Response: x.Response, MaxStreams: x.MaxStreams},
 			Share:   ShareConfig{Peers: []string{}, TLS: p.TLS.Mode, Silence: p.Silence, MaxAge: p.SnapshotMaxAge},
-			Mode:    r.Mode, Canary: r.Canary, Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
+			Mode:    r.Mode, Canary: r.Canary, Experiment: defaultExperiment(), Policy: r.Policy, Fallback: r.Fallback, Settings: r.Settings,
 			Forecast: ForecastConfig{
 				Address: "unix:///tmp/spillway-predictor.sock", Deadline: r.ForecastDeadline, Candidates: r.ForecastCandidates,
 				ProbeInterval: r.ProbeInterval, ReturnHold: r.Limits.ReturnHold,
@@ -300,6 +301,10 @@ func (c *Config) route() (route.Config, error) {
 	r := route.Defaults()
 	r.Name, r.Mode, r.Policy, r.Fallback, r.Settings = c.Router.Name, c.Router.Mode, c.Router.Policy, c.Router.Fallback, c.Router.Settings
 	r.Canary = c.Router.Canary
+	var wrong error
+	if r.Experiment, wrong = c.Router.experiment(); err == nil {
+		err = wrong
+	}
 	r.ForecastDeadline, r.ForecastCandidates = c.Router.Forecast.Deadline, c.Router.Forecast.Candidates
 	r.ProbeInterval, r.Limits.ReturnHold = c.Router.Forecast.ProbeInterval, c.Router.Forecast.ReturnHold
 	r.ScrapeMaxAge = c.Router.Scrape.MaxAge

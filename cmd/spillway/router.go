@@ -18,7 +18,6 @@ import (
 	"github.com/spillway-llm/spillway/router"
 	"github.com/spillway-llm/spillway/router/extproc"
 	"github.com/spillway-llm/spillway/router/gateway"
-	"github.com/spillway-llm/spillway/router/policy"
 	"github.com/spillway-llm/spillway/router/pool"
 )
 
@@ -117,7 +116,7 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	config.Ready = func(s router.Serving) { serving.Store(&s) }
 	var local *predictor.Server
 	switch {
-	case !policy.Forecasting(c.Router.Policy):
+	case !config.Route.Forecasting():
 	case c.Predictor.InProcess:
 		local = c.Predictor.server(store, log, reg)
 		config.Forecaster = forecaster{predictor.InProcess(local)}

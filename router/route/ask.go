@@ -28,7 +28,7 @@ func (a *asking) answered() bool { return a.asked && a.result == correction.Answ
 
 // forecasting reports whether there is somebody to ask, and something to ask for.
 func (r *Router) forecasting() bool {
-	return r.forecaster != nil && policy.Forecasting(r.config.Policy)
+	return r.forecaster != nil && r.asks
 }
 
 // choose picks the candidates to forecast and makes their vectors: the k that

@@ -86,7 +86,7 @@ func (r *Router) observe(s *scratch, q *Query, chain []uint64) (ask bool, err er
 	if err := r.candidates(s, q); err != nil {
 		return false, err // before it takes a place among the LLMs
 	}
-	s.begin(r, r.llm(q.LLM, now), q)
+	s.begin(r, r.llm(q.LLM, now), q, now)
 	s.beyond = 0
 	if !r.forecasting() {
 		return false, nil
@@ -116,7 +116,8 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	}
 	r.view(s, chain, now)
 	s.join(a)
-	s.input.Fallback = r.config.Fallback
+	arm, part := r.at(now) // which may be another than when forecasts were asked for
+	s.input.Policy, s.input.Settings, s.input.Fallback = arm.Policy, arm.Settings, arm.Fallback
 	if s.input.Fallback == Auto {
 		s.input.Fallback = matched(l.demand.Bound(now, s.peak))
 	}
@@ -130,6 +131,10 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	l.turn++
 	if err := policy.Decide(&s.input, &s.choice); err != nil {
 		return nil, err
+	}
+	s.decidedAt, s.part = now.UTC().Truncate(time.Microsecond), part
+	if r.config.Mode == ModeCanary {
+		s.part = r.tossed(&s.choice)
 	}
 	if s.choice.Index < 0 && !s.choice.Shed {
 		return nil, ErrNoEndpoint
@@ -158,7 +163,7 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 	t := &Ticket{
 		router:    r,
 		llm:       s.llm,
-		decidedAt: now.UTC().Truncate(time.Microsecond),
+		decidedAt: s.decidedAt,
 		policy:    s.choice.Policy,
 		query:     *q,
 		prompt:    request.PromptTokens,

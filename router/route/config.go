@@ -16,6 +16,9 @@ const (
 	ModeLive   = "live"   // forecasts decide when they may
 	ModeCanary = "canary" // forecasts decide a drawn share of the requests
 	ModeShadow = "shadow" // forecasts are logged, the matched configuration decides
+
+	// ModeSwitchback lets two arms decide in turn, each for a block of time.
+	ModeSwitchback = "switchback"
 )
 
 // Auto chooses the fallback by prefill utilisation.
@@ -29,6 +32,8 @@ type Config struct {
 	Policy   string
 	Fallback string // a matched configuration, or Auto
 	Settings policy.Settings
+
+	Experiment Experiment // of ModeSwitchback
 
 	ForecastDeadline   time.Duration
 	ForecastCandidates int // how many are forecast at most; 0 means all
@@ -59,6 +64,7 @@ func Defaults() Config {
 		Policy:             policy.Predicted,
 		Fallback:           Auto,
 		Settings:           policy.Defaults(),
+		Experiment:         DefaultExperiment(),
 		ForecastDeadline:   5 * time.Millisecond,
 		ForecastCandidates: 16,
 		ProbeInterval:      250 * time.Millisecond,
@@ -73,9 +79,9 @@ func Defaults() Config {
 // Check reports the first setting that can't work, by its key.
 func (c *Config) Check() error {
 	switch c.Mode {
-	case ModeLive, ModeCanary, ModeShadow:
+	case ModeLive, ModeCanary, ModeShadow, ModeSwitchback:
 	default:
-		return fmt.Errorf("mode: %q is none of %s, %s and %s", c.Mode, ModeLive, ModeCanary, ModeShadow)
+		return fmt.Errorf("mode: %q is none of %s, %s, %s and %s", c.Mode, ModeLive, ModeCanary, ModeShadow, ModeSwitchback)
 	}
 	if err := policy.Check(c.Policy); err != nil {
 		return fmt.Errorf("policy: %w", err)
@@ -83,6 +89,14 @@ func (c *Config) Check() error {
 	if c.Fallback != Auto {
 		if err := policy.CheckFallback(c.Fallback); err != nil {
 			return fmt.Errorf("fallback: %w, or %s", err, Auto)
+		}
+	}
+	if err := checkSettings(&c.Settings); err != nil {
+		return err
+	}
+	if c.Mode == ModeSwitchback {
+		if err := c.Experiment.check(); err != nil {
+			return err
 		}
 	}
 	for _, x := range []struct {
@@ -95,21 +109,6 @@ func (c *Config) Check() error {
 		{"forecast.probe_interval: must be positive", c.ProbeInterval > 0},
 		{"forecast.return_hold: must be positive", c.Limits.ReturnHold > 0},
 		{"scrape.max_age: must be positive", c.ScrapeMaxAge > 0},
-		{"settings.exploration: must be from 0 to 1", c.Settings.Exploration >= 0 && c.Settings.Exploration <= 1},
-		{"settings.exploration_harm: must be a number from 0, in seconds", notNegative(float64(c.Settings.ExplorationHarm))},
-		{"settings.sticky_share: must be above 0 and at most 1", c.Settings.StickyShare > 0 && c.Settings.StickyShare <= 1},
-		{"settings.sticky_saved: must be a number from 0, in seconds", notNegative(float64(c.Settings.StickySaved))},
-		{"settings.max_ttft_penalty: must be a number from 0, in seconds", notNegative(float64(c.Settings.MaxTTFTPenalty))},
-		{"settings.predicted_ttft_penalty: must be a number from 0, in seconds", notNegative(float64(c.Settings.PredictedPenalty))},
-		{"settings.tokens_per_request: must be a number from 0", notNegative(c.Settings.TokensPerRequest)},
-		{"settings.default_peak_prefill_throughput: must be positive", c.Settings.DefaultThroughput > 0 && notNegative(c.Settings.DefaultThroughput)},
-		{"settings.eviction_weight: must be a number from 0", notNegative(c.Settings.EvictionWeight)},
-		{"settings.headroom_weight: must be a number from 0", notNegative(c.Settings.HeadroomWeight)},
-		{"settings.prefill_externality: must be a number from 0", notNegative(c.Settings.PrefillExternality)},
-		{"settings.prefill_externality_floor: must be a number from 0 to settings.prefill_externality, or 0", c.Settings.PrefillExternalityFloor >= 0 && c.Settings.PrefillExternalityFloor <= c.Settings.PrefillExternality},
-		{"settings.decode_externality: must be a number from 0", notNegative(c.Settings.DecodeExternality)},
-		{"settings.impatience: must be a number from 0", notNegative(c.Settings.Impatience)},
-		{"settings.shed_excess: must be a number from 0, such as 0.5 for 50 %", notNegative(c.Settings.ShedExcess)},
 		{"complete_up_to: must not be negative", c.CompleteUpTo >= 0},
 		{"complete_share: must be from 0 to 1", c.CompleteShare >= 0 && c.CompleteShare <= 1},
 		{"tokens_per_byte: must be above 0 and at most 2", c.TokensPerByte > 0 && c.TokensPerByte <= mostPerByte},
@@ -124,6 +123,36 @@ func (c *Config) Check() error {
 	for class, p := range c.Profiles {
 		if err := p.Check(); err != nil {
 			return fmt.Errorf("classes.%s: %w", class, err)
+		}
+	}
+	return nil
+}
+
+// checkSettings reports the first of the policies' numbers that can't work, by its
+// key.
+func checkSettings(s *policy.Settings) error {
+	for _, x := range []struct {
+		wrong string
+		ok    bool
+	}{
+		{"settings.exploration: must be from 0 to 1", s.Exploration >= 0 && s.Exploration <= 1},
+		{"settings.exploration_harm: must be a number from 0, in seconds", notNegative(float64(s.ExplorationHarm))},
+		{"settings.sticky_share: must be above 0 and at most 1", s.StickyShare > 0 && s.StickyShare <= 1},
+		{"settings.sticky_saved: must be a number from 0, in seconds", notNegative(float64(s.StickySaved))},
+		{"settings.max_ttft_penalty: must be a number from 0, in seconds", notNegative(float64(s.MaxTTFTPenalty))},
+		{"settings.predicted_ttft_penalty: must be a number from 0, in seconds", notNegative(float64(s.PredictedPenalty))},
+		{"settings.tokens_per_request: must be a number from 0", notNegative(s.TokensPerRequest)},
+		{"settings.default_peak_prefill_throughput: must be positive", s.DefaultThroughput > 0 && notNegative(s.DefaultThroughput)},
+		{"settings.eviction_weight: must be a number from 0", notNegative(s.EvictionWeight)},
+		{"settings.headroom_weight: must be a number from 0", notNegative(s.HeadroomWeight)},
+		{"settings.prefill_externality: must be a number from 0", notNegative(s.PrefillExternality)},
+		{"settings.prefill_externality_floor: must be a number from 0 to settings.prefill_externality, or 0", s.PrefillExternalityFloor >= 0 && s.PrefillExternalityFloor <= s.PrefillExternality},
+		{"settings.decode_externality: must be a number from 0", notNegative(s.DecodeExternality)},
+		{"settings.impatience: must be a number from 0", notNegative(s.Impatience)},
+		{"settings.shed_excess: must be a number from 0, such as 0.5 for 50 %", notNegative(s.ShedExcess)},
+	} {
+		if !x.ok {
+			return errors.New(x.wrong)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ type fallback struct {
 
 func (r *Router) fallback(s *scratch, a asking) fallback {
 	switch {
-	case r.config.Policy == s.choice.Policy:
+	case s.input.Policy == s.choice.Policy:
 		return fallback{}
 	case s.state != correction.Live:
 		return fallback{"state", fmt.Sprintf("%s (%s)", s.state, s.stateReason)}
@@ -75,6 +75,8 @@ func (r *Router) decision(s *scratch, q *Query, a asking) feature.Decision {
 		LLM:                  q.LLM,
 		Router:               r.config.Name,
 		Mode:                 r.config.Mode,
+		Experiment:           s.part.design,
+		Arm:                  s.part.arm,
 		Policy:               out.Policy,
 		PolicyVersion:        policy.Version,
 		Schema:               feature.Schema,

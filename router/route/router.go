@@ -36,6 +36,9 @@ type Pool interface {
 // Run running.
 type Router struct {
 	config     Config
+	usual      Arm    // what decides outside of an experiment
+	tried      string // the design of the experiment, as rows carry it; empty: none
+	asks       bool   // forecasts may decide now or later
 	pool       Pool
 	forecaster Forecaster // nil: forecasts are never asked for
 	recorder   Recorder
@@ -71,6 +74,9 @@ func New(config Config, endpoints Pool, forecaster Forecaster, recorder Recorder
 	}
 	r := &Router{
 		config:     config,
+		usual:      Arm{Policy: config.Policy, Fallback: config.Fallback, Settings: config.Settings},
+		tried:      config.design(),
+		asks:       config.Forecasting(),
 		pool:       endpoints,
 		forecaster: forecaster,
 		recorder:   recorder,

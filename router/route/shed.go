@@ -29,7 +29,7 @@ const (
 
 // turnAway records a request that is shed, with its end, and says so.
 func (r *Router) turnAway(s *scratch, q *Query, id feature.ID, a asking) error {
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	now := s.decidedAt
 	unknown := feature.Seconds(feature.Unknown)
 	d := r.decision(s, q, a)
 	d.ID, d.DecidedAt, d.Reason = id, now, r.reason(s, a)

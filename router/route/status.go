@@ -106,13 +106,14 @@ func (r *Router) Status() Status {
 
 func (r *Router) llmStatus(l *llm) LLMStatus {
 	state, reason, since := l.guard.State()
-	fallback := r.config.Fallback
+	arm, _ := r.at(time.Now())
+	fallback := arm.Fallback
 	if fallback == Auto {
 		fallback = matched(l.demand.Last())
 	}
 	return LLMStatus{
 		LLM: l.name, State: string(state), Reason: reason, Since: since,
-		Policy: r.config.Policy, Fallback: fallback,
+		Policy: arm.Policy, Fallback: fallback,
 		Bundle: l.guard.Bundle(), Decisions: l.decisions, Forecasts: l.forecasts, Shed: l.shed,
 	}
 }

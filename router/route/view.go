@@ -20,6 +20,8 @@ type scratch struct {
 	llm         *llm
 	state       correction.State
 	stateReason string
+	decidedAt   time.Time
+	part        part
 	without     string // peers that nothing is heard of
 
 	// The candidates, side by side, and what Decide makes of them. Also the
@@ -82,13 +84,14 @@ func (r *Router) perByte(q *Query) float64 {
 }
 
 // begin starts a decision for q.
-func (s *scratch) begin(r *Router, l *llm, q *Query) {
+func (s *scratch) begin(r *Router, l *llm, q *Query, now time.Time) {
 	s.llm = l
 	s.asked, s.vectors, s.forecasts = s.asked[:0], s.vectors[:0], s.forecasts[:0]
 	prompt := l.promptTokens(q)
+	arm, _ := r.at(now)
 	s.input = policy.Input{
-		Policy:     r.config.Policy,
-		Settings:   r.config.Settings,
+		Policy:     arm.Policy,
+		Settings:   arm.Settings,
 		Candidates: s.input.Candidates,
 		Request: policy.Request{
 			PromptTokens:         prompt,
