@@ -22,7 +22,7 @@ func (w *world) decided(c *call) *feature.Decision {
 	r := c.replica
 	in, out := &r.input, &r.choice
 	d := &feature.Decision{
-		DecidedAt: w.time(w.now), LLM: simulatedLLM, Router: fmt.Sprintf("router-%02d", r.number), Mode: "live",
+		DecidedAt: w.time(w.now), LLM: simulatedLLM, Router: fmt.Sprintf("router-%02d", r.number), Mode: r.part.mode, Experiment: r.part.design, Arm: r.part.arm,
 		Policy: out.Policy, PolicyVersion: policy.Version, Schema: feature.Schema, State: string(r.state()), Reason: out.Reason.String(),
 		PromptTokens: in.Request.PromptTokens, ExpectedOutputTokens: in.Request.ExpectedOutputTokens,
 		SLOTTFT: in.Request.SLOTTFT, SLOTPOT: in.Request.SLOTPOT, Priority: int(in.Request.Priority),
@@ -30,9 +30,6 @@ func (w *world) decided(c *call) *feature.Decision {
 		Complete: true, States: policy.Encode(nil, in), RestCostMin: feature.Unknown, RestCostMax: feature.Unknown, Seed: in.Seed,
 		PromptDigest: r.digest(c.request.Prompt.Chain),
 		Candidates:   make([]feature.Candidate, len(in.Candidates)),
-	}
-	if in.Canary > 0 {
-		d.Mode = "canary"
 	}
 	binary.BigEndian.PutUint64(d.ID[8:], c.id)
 	for i := range in.Candidates {

@@ -60,7 +60,7 @@ func (PriorForecaster) Forecast(vectors []feature.Vector, out []feature.Forecast
 
 // forecasts reports whether there is somebody to ask, and something to ask for.
 func (r *router) forecasts() bool {
-	return r.config.Forecaster != nil && policy.Forecasting(r.config.Policy)
+	return r.config.Forecaster != nil && (policy.Forecasting(r.config.Policy) || r.config.Experiment.forecasting())
 }
 
 // Served is a forecaster as a predictor serves it that never fails: one bundle,

@@ -42,6 +42,8 @@ type RouterConfig struct {
 	Candidates int        // how many are forecast at most; 0: 16, below 0: all
 	Canary     float64    // share of the requests that forecasts decide; 0: all
 
+	Experiment *Experiment // nil: none
+
 	// Objectives is what requests ask for, by class of traffic; those of
 	// classes not listed ask for nothing.
 	Objectives map[string]Objective
@@ -121,6 +123,13 @@ func (c RouterConfig) complete() (RouterConfig, error) {
 	if !(c.Canary >= 0 && c.Canary < 1) {
 		return c, fmt.Errorf("canary %v: want a share from 0 and below 1", c.Canary)
 	}
+	if c.Experiment != nil && c.Canary > 0 {
+		return c, fmt.Errorf("canary %v: want none beside an experiment", c.Canary)
+	}
+	var err error
+	if c.Experiment, err = c.Experiment.complete(); err != nil {
+		return c, err
+	}
 	for class, p := range c.Profiles {
 		if err := p.Check(); err != nil {
 			return c, fmt.Errorf("class %s: %w", class, err)
@@ -154,6 +163,8 @@ type router struct {
 	seeds     *rand.PCG
 	turn      uint64
 	late      []claim // that the index has not learned of
+	tried     string  // the design of the experiment, as rows carry it; empty: none
+	part      part    // of the experiment that the last decision has
 	forced    int     // forks: where the next decision sends its request; below 0: where it says
 
 	// One decision's memory, used again.
@@ -222,7 +233,7 @@ type query struct {
 func newRouter(config RouterConfig, seeds *rand.PCG, blockTokens int, now time.Time) *router {
 	predictor, _ := config.Forecaster.(Predictor)
 	return &router{
-		config: config, predictor: predictor,
+		config: config, predictor: predictor, tried: config.design(),
 		block:  float64(blockTokens),
 		ledger: ledger.New(),
 		index:  prefix.New(prefix.Config{BlockBytes: blockTokens, TokensPerByte: 1}),
@@ -270,7 +281,6 @@ func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error
 	in := &r.input
 	if stuck < 0 {
 		in.Forecasts = r.forecast(now, c.late)
-		in.Fallback = r.config.Fallback
 		if in.Fallback == Auto {
 			in.Fallback = fallback(r.demand.Bound(now, peak))
 		}
@@ -281,6 +291,9 @@ func (r *router) decide(q *query, c *call, stuck int, now time.Time) (int, error
 		r.enter(deciding)
 		err := policy.Decide(in, &r.choice)
 		r.enter(outside)
+		if in.Canary > 0 {
+			r.part = r.tossed(&r.choice)
+		}
 		if err != nil {
 			return 0, err
 		}

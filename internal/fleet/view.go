@@ -39,7 +39,9 @@ const hotWindow = time.Minute
 func (r *router) view(q *query, now time.Time) (peak float64) {
 	prompt := float64(q.promptTokens)
 	in, v := &r.input, &r.views
-	in.Policy, in.Settings = r.config.Policy, r.config.Settings
+	var arm Arm
+	arm, r.part = r.arm(now)
+	in.Policy, in.Fallback, in.Settings = arm.Policy, arm.Fallback, arm.Settings
 	in.Request = policy.Request{
 		PromptTokens:         prompt,
 		ExpectedOutputTokens: r.output.Expect(prompt, feature.Unknown),
@@ -56,7 +58,7 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 		r.describe(i, now)
 	}
 	v.stale = v.stale[:0]
-	if r.config.Policy == policy.WeightedBlend { // nothing else asks for it
+	if in.Policy == policy.WeightedBlend { // nothing else asks for it
 		for i, t := range r.targets {
 			in.Candidates[i].ColdAgo = t.coldAgo(now)
 		}

@@ -94,7 +94,7 @@ var Table = []Layer{
 	{Package: "internal/workload", Pure: true, May: []string{"internal/trace", "internal/splitmix"},
 		Why: "what is asked depends on a seed alone, so that every policy is given the same"},
 	{Package: "internal/fleet", Pure: true,
-		May: []string{"internal/feature", "internal/physics", "internal/workload", "router/policy", "router/ledger", "router/prefix", "router/correction"},
+		May: []string{"internal/feature", "internal/physics", "internal/workload", "router/design", "router/policy", "router/ledger", "router/prefix", "router/correction"},
 		Why: "the simulator runs the router's own pure parts in virtual time; forecasts come through an interface"},
 	{Package: "internal/plot", Pure: true,
 		Why: "a chart is bytes that depend on its points alone"},
@@ -123,6 +123,13 @@ var Table = []Layer{
 		Why:     "replays a log through the simulator's own fleet; who asks and what is shown is another's"},
 	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/plot"},
 		Why: "shows what an evaluation came to and estimates nothing itself"},
+
+	{Package: "internal/advise", Pure: true,
+		May:     []string{"internal/feature", "internal/physics", "internal/workload", "internal/trace", "internal/fleet", "router/policy"},
+		Modules: []string{gonum},
+		Why:     "what it advises depends on traffic, a profile and seeds alone; what is a log's and what is simulated it reads alike"},
+	{Package: "internal/advise/report", Pure: true, May: []string{"internal/advise", "internal/plot"},
+		Why: "shows advice and gives none"},
 
 	// The router: pure decisions in the middle, doors to the world at the rim.
 	{Package: "router/policy", Pure: true, May: []string{"internal/feature", "internal/physics"},
