@@ -57,7 +57,7 @@ Start with "spillway demo": it runs every part on this machine for three minutes
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.AddCommand(
 		routerCommand(), predictorCommand(), trainerCommand(), storeCommand(),
-		fleetCommand(), loadCommand(), simulateCommand(), demoCommand(), fitProfileCommand(), calibrateCommand(), evaluateCommand(),
+		fleetCommand(), loadCommand(), simulateCommand(), demoCommand(), fitProfileCommand(), calibrateCommand(), evaluateCommand(), adviseCommand(),
 		explainCommand(), healthCommand(), versionCommand(),
 	)
 	return cmd
