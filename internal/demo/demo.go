@@ -84,6 +84,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.export(); err != nil {
+		return report, err
+	}
 	if c.Report != nil {
 		if err := c.Report(report); err != nil {
 			return report, err
@@ -151,6 +154,9 @@ func (r *run) unused() error {
 	}
 	return nil
 }
+
+// logFile is the export of every decision and what came of it.
+const logFile = "log.parquet"
 
 // mark is the file that says a directory is a demo's.
 const mark = "spillway-demo"
@@ -222,6 +228,26 @@ func (r *run) summary() string { return filepath.Join(r.Dir, "load.json") }
 // verb starts a configured process.
 func (r *run) verb(name string) (*child.Process, error) {
 	return child.Start(child.Command{Binary: r.Binary, Dir: r.Dir, Name: name, Env: r.env, Args: []string{name, "--config", filepath.Join(r.Dir, "spillway.yaml")}})
+}
+
+// export writes the log that policies are evaluated on.
+func (r *run) export() error {
+	p, err := child.Start(child.Command{Binary: r.Binary, Dir: r.Dir, Name: "export", Env: r.env,
+		Args: []string{"store", "export", "--candidates", "--out", filepath.Join(r.Dir, logFile)}})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+	case <-r.ctx.Done():
+		p.Stop(time.Second)
+		return errInterrupted
+	}
+	if p.Err() != nil {
+		return p.Failure()
+	}
+	r.say("every decision is in %s", filepath.Join(r.Dir, logFile))
+	return nil
 }
 
 func (r *run) ready(ctx context.Context) error {

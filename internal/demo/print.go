@@ -35,24 +35,29 @@ func (r *Report) Print(w io.Writer, dir string) {
 	fmt.Fprintf(w, `
 These queries give the numbers above; $1 and $2 bound the run, in the last one
 the time from the kill to the restart:
-%s
+%[1]s
 
-%s
+%[2]s
 
-%s
+%[3]s
 
-%s
+%[4]s
 
-Everything lies in %s: the database, load's records (load.jsonl), logs, and the
-configuration (spillway.yaml) as an example of one. What to try next:
+Everything lies in %[5]s: the database, every decision with what came of it
+(log.parquet), load's records (load.jsonl), logs, and the configuration
+(spillway.yaml) as an example of one. What to try next:
 
-  bin/spillway store serve --data-dir %s
+  bin/spillway evaluate forecasts --rows %[6]s
+  bin/spillway evaluate policy --policy token-load --rows %[6]s
+  bin/spillway evaluate simulate --policy token-load --rows %[6]s
+                                       how good forecasts were, and what another policy would have done
+  bin/spillway store serve --data-dir %[7]s
                                        starts that database and prints its DATABASE_URL; with it set:
   bin/spillway store status
-  bin/spillway explain %s
+  bin/spillway explain %[8]s
   bin/spillway demo --stay             keeps everything running, status page included
 `, indented(featurestore.CountSQL), indented(featurestore.PhasesSQL), indented(featurestore.AccuracySQL),
-		indented(featurestore.ForecastsAfterSQL), dir, filepath.Join(dir, "postgres"), r.example())
+		indented(featurestore.ForecastsAfterSQL), dir, filepath.Join(dir, logFile), filepath.Join(dir, "postgres"), r.example())
 }
 
 // example is the id of a decision worth looking at.
