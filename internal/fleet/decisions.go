@@ -3,11 +3,15 @@ package fleet
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
 )
+
+// Begins is the time at which every world begins, as its rows tell it.
+func Begins() time.Time { return epoch }
 
 // simulatedLLM is what the decisions of a world name as their LLM: it has one.
 const simulatedLLM = "simulated"
