@@ -163,7 +163,7 @@ func (r *router) settled(t *ticket, now time.Time, ttft, tpot feature.Seconds, t
 	if r.predictor == nil {
 		return
 	}
-	s := correction.Settled{Endpoint: t.target.id, DispatchedAt: t.decided, Forecast: t.forecast,
+	s := correction.Settled{Endpoint: t.target.id, DispatchedAt: t.decided, Plain: t.plain, Forecast: t.forecast,
 		TTFT: ttft, TPOT: tpot, OutputTokens: float64(tokens), Overdue: t.late}
 	r.note(r.guard.Settled(now, t.bundle, &s))
 }
@@ -172,7 +172,8 @@ func (r *router) settled(t *ticket, now time.Time, ttft, tpot feature.Seconds, t
 func (r *router) observeLate(t *ticket, now time.Time) {
 	if r.predictor != nil && !t.late && correction.Refuted(&t.forecast, feature.SecondsOf(now.Sub(t.decided))) {
 		t.late = true
-		r.note(r.guard.Overdue(now, t.bundle))
+		s := correction.Settled{Endpoint: t.target.id, DispatchedAt: t.decided, Plain: t.plain, Forecast: t.forecast}
+		r.note(r.guard.Overdue(now, t.bundle, &s))
 	}
 }
 

@@ -1,7 +1,6 @@
 package correction
 
 import (
-	"math/bits"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -14,21 +13,31 @@ type Answer struct {
 	MaxAge    time.Duration // how long after that it may be used; 0 means always
 }
 
-// Guard says whether the forecasts of one LLM may decide: a Machine, and a Judge
-// of the bundle that answered last. Make it with NewGuard.
+// Guard says whether the forecasts of one LLM may decide: a Machine, and what
+// speaks against the bundle that answered last. Predictors that serve different
+// bundles, as in the middle of a roll-out, may answer by turns: each of two bundles
+// is judged by what itself said. Make it with NewGuard.
 type Guard struct {
 	machine *Machine
-	judge   Judge
-	turned  uint16    // which of the last 16 answers that tell turned the order of their priors round, a bit each
-	told    time.Time // when the last of those came
-	bundle  int64     // that answered last; 0: none yet
+	present suspect // the bundle that answered last
+	other   suspect // the one before it
 }
 
-// When an answer turns the order of its priors round.
+// suspect is what is known against one bundle. The zero value is of none.
+type suspect struct {
+	bundle   int64 // 0: none
+	judge    Judge
+	answered time.Time
+	astray   int       // answers in a row that lost the order of their priors, of those that tell
+	told     time.Time // when the last of those that tell, and counted, came
+}
+
+// When an answer loses the order of its priors.
 const (
 	priorsApart   = 2.0                  // as a factor: the least prior TTFT of an answer's vectors and the greatest
 	priorsDiffer  = feature.Seconds(0.1) // and by as much, so that what endpoints add to every TTFT alike does not hide it
-	answersTurned = 14                   // of the last 16: more than half of all, with 99 % confidence
+	answersFlat   = 0.1                  // share of what priors differ by that all forecasts lie within
+	answersAstray = 8                    // in a row, each of another moment: seven are more than half of all with 99 % confidence
 )
 
 // NewGuard returns a guard that has had no answer.
@@ -49,66 +58,106 @@ func (g *Guard) Asks() bool {
 }
 
 // Bundle is the one that answered last; 0 before the first.
-func (g *Guard) Bundle() int64 { return g.bundle }
+func (g *Guard) Bundle() int64 { return g.present.bundle }
 
-// Supersedes reports whether an answer of a bundle is the first of one that takes
-// the place of another: what was learned of the errors of that one is then to be
-// forgotten.
-func (g *Guard) Supersedes(bundle int64) bool { return g.bundle != 0 && bundle != g.bundle }
+// Supersedes reports whether an answer of a bundle is the first of one that
+// takes the place of another: what was learned of the errors of that one is then to
+// be forgotten. One that has answered within the return hold is not new.
+func (g *Guard) Supersedes(bundle int64) bool {
+	return g.present.bundle != 0 && bundle != g.present.bundle && !g.byTurns(bundle)
+}
+
+// byTurns reports whether a bundle that is not the present one answers beside it.
+func (g *Guard) byTurns(bundle int64) bool {
+	return bundle == g.other.bundle && g.present.answered.Sub(g.other.answered) < g.machine.limits.ReturnHold
+}
 
 // Answered tells g of an answer that was Screened: out[i] is what was forecast from
-// vectors[i]. A residual refines the order of the priors, it does not turn it round:
-// where more than half of the answers do, for sure, no outcome need be waited for.
+// vectors[i]. A residual refines the order of the priors, it neither turns it round
+// nor makes all alike: where more than half of the answers do, for sure, no outcome
+// need be waited for.
 func (g *Guard) Answered(now time.Time, a Answer, vectors []feature.Vector, out []feature.Forecast) (Change, bool) {
-	if a.Bundle != g.bundle {
-		g.bundle, g.turned = a.Bundle, 0
-		g.judge.Reset()
-		g.machine.relapses = 0
-	}
-	if reversed, told := turned(vectors, out); told {
-		g.told = now
-		g.turned <<= 1
-		if reversed {
-			g.turned |= 1
+	if a.Bundle != g.present.bundle {
+		again := g.byTurns(a.Bundle)
+		g.present, g.other = g.other, g.present
+		if !again {
+			g.present = suspect{bundle: a.Bundle}
+			g.machine.relapses = 0
 		}
-	} else if now.Sub(g.told) >= g.machine.limits.ReturnHold {
-		g.turned = 0 // so that they are tried again where nothing tells
 	}
-	if c, moved := g.machine.Judged(now, g.fault()); moved {
+	g.present.hear(now, g.machine.limits.ReturnHold, vectors, out)
+	if c, moved := g.machine.Judged(now, g.present.fault()); moved {
 		return c, true
 	}
 	return g.machine.Answered(now, a.Validated, a.MaxAge)
 }
 
-// turned reports whether the vector with the least prior TTFT is forecast a longer
-// one than that with the greatest; told is false where they are much alike.
-func turned(vectors []feature.Vector, out []feature.Forecast) (reversed, told bool) {
+// hear takes in an answer. What none has told of for so long as hold is forgotten, so
+// that forecasts are tried again where nothing tells.
+func (s *suspect) hear(now time.Time, hold time.Duration, vectors []feature.Vector, out []feature.Forecast) {
+	s.answered = now
+	lost, tells := astray(vectors, out)
+	switch silent := now.Sub(s.told); {
+	case tells && silent < moment: // what tells the same again
+	case tells && lost:
+		s.astray, s.told = min(s.astray+1, answersAstray), now
+	case tells:
+		s.astray, s.told = 0, now
+	case silent >= hold:
+		s.astray = 0
+	}
+}
+
+// astray reports whether an answer lost the order of its priors: whether the vector
+// with the least prior TTFT is forecast a longer one than that with the greatest, or
+// all of them about the same. tells is false where the priors are much alike.
+func astray(vectors []feature.Vector, out []feature.Forecast) (lost, tells bool) {
 	least, most := -1, -1
+	var low, high feature.Seconds
 	for i := range out {
 		if !out[i].Known() {
 			continue
 		}
-		ttft := vectors[i].Prior().TTFT
-		if least < 0 || ttft < vectors[least].Prior().TTFT {
+		ttft, p50 := vectors[i].Prior().TTFT, out[i].TTFT.P50
+		if least < 0 {
+			least, most, low, high = i, i, p50, p50
+		}
+		if ttft < vectors[least].Prior().TTFT {
 			least = i
 		}
-		if most < 0 || ttft > vectors[most].Prior().TTFT {
+		if ttft > vectors[most].Prior().TTFT {
 			most = i
 		}
+		low, high = min(low, p50), max(high, p50)
 	}
 	if least < 0 {
 		return false, false
 	}
 	short, long := vectors[least].Prior().TTFT, vectors[most].Prior().TTFT
-	return out[least].TTFT.P50 > pairRatio*out[most].TTFT.P50, long > priorsApart*short && long-short > priorsDiffer
+	turned := out[least].TTFT.P50 > pairRatio*out[most].TTFT.P50
+	flat := high-low < answersFlat*(long-short)
+	return turned || flat, long > priorsApart*short && long-short > priorsDiffer
 }
 
 // fault says what speaks against the forecasts; empty when nothing does.
-func (g *Guard) fault() string {
-	if bits.OnesCount16(g.turned) >= answersTurned {
-		return "forecasts turn the order of their priors round"
+func (s *suspect) fault() string {
+	if s.astray >= answersAstray {
+		return "forecasts lose the order of their priors"
 	}
-	return g.judge.Fault()
+	return s.judge.Fault()
+}
+
+// of is what is known against a bundle; nil for one that is neither of the two.
+func (g *Guard) of(bundle int64) *suspect {
+	switch {
+	case bundle == 0:
+		return nil
+	case bundle == g.present.bundle:
+		return &g.present
+	case bundle == g.other.bundle:
+		return &g.other
+	}
+	return nil
 }
 
 // Failed tells g how a forecast failed; see Machine.
@@ -117,24 +166,26 @@ func (g *Guard) Failed(now time.Time, result Result, why string) (Change, bool) 
 }
 
 // Settled tells g of an outcome that a bundle forecast, or of as much as is known
-// of it by now: TTFT when the first token has come, TPOT at the end. What an earlier
+// of it by now: TTFT when the first token has come, TPOT at the end. What another
 // bundle said is nothing against the present one.
 func (g *Guard) Settled(now time.Time, bundle int64, s *Settled) (Change, bool) {
-	if bundle != g.bundle {
+	of := g.of(bundle)
+	if of == nil {
 		return Change{}, false
 	}
-	g.judge.Observe(s)
-	return g.machine.Judged(now, g.fault())
+	of.judge.Observe(s)
+	return g.machine.Judged(now, g.present.fault())
 }
 
 // Overdue tells g of a request that still waits for its first token and is Refuted,
-// once; its outcome is then Settled with Overdue set.
-func (g *Guard) Overdue(now time.Time, bundle int64) (Change, bool) {
-	if bundle != g.bundle {
+// once: TTFT of s is not known. Its outcome is then Settled with Overdue set.
+func (g *Guard) Overdue(now time.Time, bundle int64, s *Settled) (Change, bool) {
+	of := g.of(bundle)
+	if of == nil {
 		return Change{}, false
 	}
-	g.judge.Overdue()
-	return g.machine.Judged(now, g.fault())
+	of.judge.Overdue(s)
+	return g.machine.Judged(now, g.present.fault())
 }
 
 // Tick lets time pass.

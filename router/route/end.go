@@ -96,7 +96,7 @@ func (t *Ticket) judge(now time.Time, ttft, tpot feature.Seconds, tokens float64
 	}
 	t.endpoint.offset.Observe(t.plain, ttft, tpot)
 	t.llm.coverage.Observe(&correction.Said{Plain: t.plain, Corrected: t.corrected, Load: t.load, Overdue: t.overdue}, ttft, tpot)
-	s := correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: t.dispatched(), Forecast: t.corrected,
+	s := correction.Settled{Endpoint: t.endpoint.id, DispatchedAt: t.dispatched(), Plain: t.plain, Forecast: t.corrected,
 		TTFT: ttft, TPOT: tpot, OutputTokens: tokens, Overdue: t.late}
 	t.router.note(t.llm, nil)(t.llm.guard.Settled(now, t.bundle, &s))
 }

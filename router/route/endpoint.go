@@ -176,7 +176,8 @@ func (r *Router) observeOverdue(e *endpoint, now time.Time) {
 		}
 		if !t.late && correction.Refuted(&t.corrected, waited) {
 			t.late = true
-			r.note(t.llm, nil)(t.llm.guard.Overdue(now, t.bundle))
+			s := correction.Settled{Endpoint: e.id, DispatchedAt: t.dispatched(), Plain: t.plain, Forecast: t.corrected}
+			r.note(t.llm, nil)(t.llm.guard.Overdue(now, t.bundle, &s))
 		}
 	}
 }
