@@ -320,6 +320,9 @@ func (w *world) met() int { return len(w.replicas[0].targets) }
 func (w *world) introduce(r *replica, engine int) {
 	spec := &w.endpoints[engine].spec
 	r.meet(fmt.Sprintf("engine-%05d", engine), spec.Class, spec.Profile)
+	if w.now == 0 {
+		w.told(r, engine, w.time(w.now))
+	}
 }
 
 // chosen is how many requests an endpoint was sent.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/internal/workload"
 )
 
 // EngineSpec is one endpoint of a world.
@@ -22,6 +23,10 @@ type EngineSpec struct {
 	// that it never slows.
 	SlowFrom   time.Duration
 	SlowFactor float64
+
+	// Holds are prompts whose named blocks the cache holds when the world begins, and
+	// of which the router knows: what was used last comes last.
+	Holds []workload.Turn
 
 	Options Options
 }

@@ -47,6 +47,8 @@ type Engine struct {
 	stepTokens int
 	late       struct{ decoding, kvRead int } // of sequences that ended and were already scheduled
 
+	worked, step Work // in steps that have ended, and in the last one
+
 	counts  Metrics // as of now
 	visible Metrics // as last published
 	events  []Event

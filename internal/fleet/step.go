@@ -170,6 +170,8 @@ func (e *Engine) stepTime(b batch) time.Duration {
 	if !e.options.SeparateReads {
 		read *= e.cache.shared()
 	}
+	e.worked.add(&e.step, 1)
+	e.step = Work{1, float64(b.prefill), b.attended, float64(b.decoding), read}
 	seconds := c.A + c.B*float64(b.prefill) + c.C*b.attended + c.D*float64(b.decoding) + c.E*read
 	seconds += float64(b.loaded) * e.options.OffloadSeconds
 	if e.profile.NoiseStdDev > 0 {

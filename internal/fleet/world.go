@@ -197,6 +197,7 @@ func newWorld(config WorldConfig) (*world, func(), error) {
 			return nil, nil, fmt.Errorf("engine %d joins at %v, before the one that stands before it", i, joins)
 		}
 	}
+	w.hold()
 	if err := w.config.Replicas.complete(); err != nil {
 		return nil, nil, err
 	}
