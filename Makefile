@@ -121,6 +121,10 @@ bench-gate: ## what the trainer's gate lets through of 1,000 bad refits, of empt
 bench-offpolicy: ## estimators of other policies: coverage of a known truth, CPU and memory of a log of 500,000 decisions (minutes)
 	$(Q)$(GO) run ./internal/bench/offpolicy --out docs/results
 
+.PHONY: bench-evaluate
+bench-evaluate: ## how far each instrument can be trusted that says what another policy would do: 104 pairs whose truth is known (20 minutes)
+	$(Q)$(GO) run ./internal/bench/evaluate --out docs/results
+
 .PHONY: bench-failures
 bench-failures: ## what clients see when the predictor is killed, hangs, or answers garbage, beside the matched configuration (minutes)
 	$(Q)$(GO) run ./internal/bench/failures --out docs/results

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spillway-llm/spillway/internal/bench/trial"
+	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/fleet"
+)
+
+// quantity is what a fleet is judged by.
+type quantity uint8
+
+const (
+	ttft quantity = iota
+	e2e
+	quantities
+)
+
+// String is the quantity as tables name it.
+func (q quantity) String() string { return [quantities]string{"mean TTFT", "mean E2E"}[q] }
+
+// means are of the requests of one run, in seconds: of those that were sent
+// while the log was written, and of all.
+type means struct {
+	log, all [quantities]float64
+	sent     int // in all
+	failed   int
+}
+
+// tally adds up what clients see.
+type tally struct {
+	sum [quantities]float64
+	n   int
+}
+
+func (t *tally) add(v [quantities]float64) {
+	for q := range v {
+		t.sum[q] += v[q]
+	}
+	t.n++
+}
+
+func (t *tally) means() (out [quantities]float64) {
+	for q := range out {
+		out[q] = t.sum[q] / float64(t.n)
+	}
+	return out
+}
+
+// seen is what a request counts as. One that failed counts as if it had taken
+// its client's patience.
+func seen(o *fleet.Outcome, patience time.Duration) [quantities]float64 {
+	if o.Status == feature.OK {
+		return [quantities]float64{o.TTFT.Seconds(), o.E2E.Seconds()}
+	}
+	if o.OutputTokens > 0 {
+		return [quantities]float64{o.TTFT.Seconds(), patience.Seconds()}
+	}
+	return [quantities]float64{patience.Seconds(), patience.Seconds()}
+}
+
+// run simulates a world as it is routed by s, to the end of all traffic.
+func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds) (means, error) {
+	p := w.period()
+	c, err := w.config(from, p.ends)
+	if err != nil {
+		return means{}, err
+	}
+	s.route(&c.Router, b)
+	var out means
+	var log, all tally
+	c.Sink = func(o fleet.Outcome) {
+		if o.At < p.begins {
+			return
+		}
+		v := seen(&o, c.Plan.Timeout)
+		all.add(v)
+		if o.At < p.logEnds {
+			log.add(v)
+		}
+		if o.Status != feature.OK {
+			out.failed++
+		}
+	}
+	if _, err := fleet.Simulate(ctx, c); err != nil {
+		return out, fmt.Errorf("%s, %s: %w", w.name, s.name, err)
+	}
+	out.log, out.all, out.sent = log.means(), all.means(), all.n
+	return out, nil
+}
+
+// effect is target/logged - 1, with a 95 % interval.
+type effect = trial.Change
+
+// truths are the effect of a target on the fleet, on the traffic of the log and
+// on that of an experiment.
+type truths struct{ log, all [quantities]effect }
+
+// truth compares runs of equal seeds.
+func truth(logged, target []means) (out truths) {
+	for q := range quantities {
+		var log, all []float64
+		for i := range logged {
+			log = append(log, math.Log(target[i].log[q]/logged[i].log[q]))
+			all = append(all, math.Log(target[i].all[q]/logged[i].all[q]))
+		}
+		out.log[q], out.all[q] = trial.ChangeOf(log), trial.ChangeOf(all)
+	}
+	return out
+}
