@@ -11,10 +11,11 @@ func evaluateCommand() *cobra.Command {
 		Long:  `Judge what was forecast or decided by what came of it, from logged rows alone.`,
 		Example: `  DATABASE_URL=postgres://... spillway evaluate forecasts --window 24h
   spillway evaluate forecasts --rows rows.parquet --report out.html
-  spillway evaluate policy --rows rows.parquet --policy token-load --report out.html`,
+  spillway evaluate policy --rows rows.parquet --policy token-load --report out.html
+  spillway evaluate experiment --rows rows.parquet --report out.html`,
 		Args: cobra.NoArgs, // or a misspelt verb would print the help and succeed
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(evaluateForecastsCommand(), evaluatePolicyCommand())
+	cmd.AddCommand(evaluateForecastsCommand(), evaluatePolicyCommand(), evaluateExperimentCommand())
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 // wholeRows are the decisions of an evaluation with all their candidates, of one
 // LLM, in the store or in files.
 type wholeRows struct {
+	thin  bool // without the candidates
 	own   ownRows
 	files []string
 	given bool // the LLM
@@ -26,7 +27,11 @@ type wholeRows struct {
 func (l *wholeRows) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&l.own.window, "window", 0, "judge the decisions of the last so long from the store at DATABASE_URL, such as 24h")
-	f.StringArrayVar(&l.files, "rows", nil, "judge the decisions of this export instead, made with --candidates; may be given again, in order of time")
+	made := ", made with --candidates"
+	if l.thin {
+		made = ""
+	}
+	f.StringArrayVar(&l.files, "rows", nil, "judge the decisions of this export instead"+made+"; may be given again, in order of time")
 	f.StringVar(&l.own.llm, "llm", "", "LLM whose decisions to judge (default: the only one)")
 }
 
@@ -71,7 +76,11 @@ func (l *wholeRows) each(cmd *cobra.Command, do func(*export.Row) error) (err er
 	from := now.Add(-l.own.window)
 	l.progress(int64(l.own.window/time.Second), false)
 	return l.eachOf(func(yield func(export.Row, error) bool) {
-		for j, err := range store.Whole(cmd.Context(), l.own.llm, from, now) {
+		read := store.Whole
+		if l.thin {
+			read = store.Joined
+		}
+		for j, err := range read(cmd.Context(), l.own.llm, from, now) {
 			l.at(int64(j.Decision.DecidedAt.Sub(from) / time.Second))
 			if !yield(export.Row(j), err) {
 				return
