@@ -85,6 +85,22 @@ func (r *Router) at(now time.Time) (*Arm, part) {
 	return &r.usual, part{}
 }
 
+// takeTurns says in the log when another arm has its turn. Called under mu.
+func (r *Router) takeTurns(now time.Time) {
+	arm, part := r.at(now)
+	if part == r.turn {
+		return
+	}
+	r.turn = part
+	if part.arm == "" {
+		r.log.Info("the experiment has ended", "experiment", r.config.Experiment.Design.Name, "policy", arm.Policy)
+		return
+	}
+	place, _ := r.config.Experiment.Design.At(now)
+	r.log.Info("another arm decides", "experiment", r.config.Experiment.Design.Name, "arm", part.arm,
+		"block", place.Block+1, "of", 2*r.config.Experiment.Design.Pairs)
+}
+
 // tossed is the part that a decision of the canary has: none where nothing was left
 // to its coin.
 func (r *Router) tossed(out *policy.Choice) part {

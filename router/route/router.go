@@ -39,6 +39,7 @@ type Router struct {
 	usual      Arm    // what decides outside of an experiment
 	tried      string // the design of the experiment, as rows carry it; empty: none
 	asks       bool   // forecasts may decide now or later
+	turn       part   // of the experiment, when last looked at
 	pool       Pool
 	forecaster Forecaster // nil: forecasts are never asked for
 	recorder   Recorder
@@ -118,6 +119,7 @@ func (r *Router) tick(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sync()
+	r.takeTurns(now)
 	for _, e := range r.present {
 		r.observeSpeed(now, e)
 		r.observeOverdue(e, now)
