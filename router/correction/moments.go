@@ -12,8 +12,8 @@ const (
 )
 
 // sure is how many standard deviations a share has to be above what is allowed. It is
-// looked at after every outcome: of days with 300,000 flips, a coin's last 50 or 200 come
-// that far above a half in one of 150, as simulated. 2.6 would be one in a hundred looks.
+// looked at after every outcome: of 2,000 simulated days with 300,000 flips each, a coin's
+// last 50 or 200 came that far above a half in 23. 2.6 would be one in a hundred looks.
 const sure = 5
 
 // moments are the last 200 moments in which something was dispatched of which an
