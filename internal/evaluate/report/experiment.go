@@ -81,8 +81,11 @@ func experimentSays(r *experiment.Report) []string {
 		s := r.Split
 		lines = append(lines,
 			fmt.Sprintf("%s: canary, %s instead of %s", llm, r.Arms[1], r.Arms[0]),
-			fmt.Sprintf("  a share of %s by design: %d requests against %d, %s to %s UTC; for %d no coin was tossed",
-				percent(feature.Number(s.Share)), s.Requests[1], s.Requests[0], r.From.Format(time.DateTime), r.To.Format(time.DateTime), s.Untossed))
+			fmt.Sprintf("  a share of %g %% by design: %d requests against %d, %s to %s UTC",
+				100*s.Share, s.Requests[1], s.Requests[0], r.From.Format(time.DateTime), r.To.Format(time.DateTime)))
+		if s.Untossed > 0 {
+			lines = append(lines, fmt.Sprintf("  for %d more no coin was tossed: forecasts could not have decided", s.Untossed))
+		}
 	}
 	lines = append(lines, fmt.Sprintf("  %d of %d requests judged; %d decisions were no part of it", r.Judged, r.Requests, r.Outside))
 	for _, arm := range append(r.Arms[:], "") {
@@ -147,7 +150,7 @@ func experimentNotes(r *experiment.Report) []string {
 	if s := r.Split; s != nil {
 		return []string{
 			fmt.Sprintf("difference in Q: what came of a choice for all requests within %s s after it", number(feature.Number(s.Horizon))),
-			fmt.Sprintf("check: prompts of the second arm are longer by %s tokens (95 %%: %s to %s), which is chance", signedNumber(s.Prompt.Mean), signedNumber(s.Prompt.Low), signedNumber(s.Prompt.High)),
+			fmt.Sprintf("check: prompts of the arms differ by %s tokens (95 %%: %s to %s), as a fair coin makes them", signedNumber(s.Prompt.Mean), signedNumber(s.Prompt.Low), signedNumber(s.Prompt.High)),
 		}
 	}
 	s := r.Switchback

@@ -71,7 +71,7 @@ func TestExperimentReport(t *testing.T) {
 	}{
 		"switchback": {back, []string{"a<b: experiment spring, predicted instead of token-load", "7 of 7 pairs of blocks of 1m0s", "mean TTFT", "TTFT p90", "met their objectives",
 			"goodput", "failed or shed", "requests sent", "in the burn-in", "60 decisions were no part of it", "carry-over", "for 5 %", "Beware of & <this>."}, 4},
-		"split":       {split, []string{"canary, predicted instead of fallback", "naive difference", "difference in Q", "check: prompts", "biased"}, 3},
+		"split":       {split, []string{"canary, predicted instead of fallback", "naive difference", "difference in Q", "check: prompts", "biased", "a share of 50 % by design"}, 3},
 		"next to nil": {bare, []string{"one LLM: experiment spring"}, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
