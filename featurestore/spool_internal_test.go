@@ -33,6 +33,7 @@ func someRecord(rng *rand.Rand, candidates int) record {
 		Rest: rng.IntN(9), Epoch: rng.Uint64(), Seed: rng.Uint64(), States: []byte{}}
 	if rng.IntN(2) == 0 {
 		d.PromptDigest = []byte{0, 1, byte(rng.Uint32())}
+		d.Experiment, d.Arm = "split share=0.05 arms=fallback|predicted", "predicted"
 	}
 	for range candidates {
 		c := feature.Candidate{Endpoint: "http://e:2", Class: "h100", Forecast: feature.NoForecast, Cost: feature.Unknown, Probability: rng.Float64()}
