@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -38,7 +39,8 @@ func (l *log) begin() {
 	for i := range l.requests {
 		l.requests[i].digest.Marks = nil
 	}
-	l.converse(l.perBlock())
+	l.per = l.perBlock()
+	l.converse(l.per)
 }
 
 // perBlock is how many tokens a block of the digests stands for.
@@ -86,8 +88,9 @@ func (q *request) parted(p *request, per float64) bool {
 	return q.endpoint == p.endpoint && q.cached >= float64(q.common)*per-slack && q.cached < float64(p.prompt+p.output)-slack
 }
 
-// ids appends the names of the first n blocks of what request r read and wrote.
-func (l *log) ids(dst []uint64, r, n int) []uint64 {
+// ids appends the names of the first n blocks of what request r read and wrote. What
+// was new in the log has another name in a copy of it.
+func (l *log) ids(dst []uint64, r, n int, copied bool) []uint64 {
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]
 	for n > 0 {
@@ -96,34 +99,74 @@ func (l *log) ids(dst []uint64, r, n int) []uint64 {
 		if q.parent >= 0 {
 			from = min(n, int(q.shared))
 		}
-		own := splitmix.Mix(uint64(r) + 1)
+		own, other := splitmix.Mix(uint64(r)+1), uint64(0)
+		if copied {
+			other = splitmix.Mix(uint64(r)+1, 1)
+		}
 		for i := from; i < n; i++ {
 			dst[at+i] = own + uint64(i)
+			if copied && i >= int(q.old) {
+				dst[at+i] = other + uint64(i)
+			}
 		}
 		n, r = from, int(q.parent)
 	}
 	return dst
 }
 
-// warm is a prompt that a cache held before the log begins.
-type warm struct {
+// chain appends the hashes of the blocks of those names.
+func chain(dst, ids []uint64) []uint64 {
+	h := uint64(0)
+	for _, id := range ids {
+		h = fleet.ExtendChain(h, id)
+		dst = append(dst, h)
+	}
+	return dst
+}
+
+// held is a prompt that an endpoint's cache held before the log begins.
+type held struct {
 	request int
 	blocks  int // of it
 }
 
-// held are the prompts that must have been read before the log begins, for the
-// router knew of them and no logged prompt begins so: those that are needed last
-// first, as if they had been used longest ago.
-func (l *log) held(per float64) (all []warm) {
+// remember finds what each endpoint held before the log begins: what its router
+// believed to be there and no logged request had brought. What was needed first
+// was used last, and stands last.
+func (l *log) remember() {
+	index := prefix.New(prefix.Config{BlockBytes: blockTokens, TokensPerByte: 1, CapacityTokens: math.MaxInt32})
+	for range l.endpoints {
+		index.Slot(fmt.Sprint("endpoint ", index.Slots()))
+	}
+	l.holds = make([][]held, len(l.endpoints))
+	matches := make([]int32, len(l.endpoints))
+	var ids, hashes []uint64
 	for i := range l.requests {
 		q := &l.requests[i]
-		if q.parent >= 0 && int(q.common) >= q.digest.Known {
-			continue
+		now := l.from.Add(seconds(q.at))
+		ids = l.ids(ids[:0], i, (q.prompt+q.output)/blockTokens, false)
+		hashes = chain(hashes[:0], ids)
+		prompt := hashes[:q.prompt/blockTokens]
+		if len(prompt) > 0 && len(q.warm) > 0 {
+			index.Match(prompt, matches)
 		}
-		if n := int(float64(q.digest.Known) * per / blockTokens); n > int(q.shared) && n > 0 {
-			all = append(all, warm{i, min(n, q.prompt/blockTokens)})
+		for _, w := range q.warm {
+			n := min(len(prompt), int(w.tokens)/blockTokens)
+			if n <= int(matches[w.endpoint]) {
+				continue
+			}
+			if q.parent < 0 || n > int(q.shared) {
+				q.old = max(q.old, int32(n))
+			}
+			l.holds[w.endpoint] = append(l.holds[w.endpoint], held{i, n})
+			index.Insert(int(w.endpoint), prompt[:n], now)
 		}
+		if q.endpoint >= 0 && len(hashes) > 0 {
+			index.Insert(q.endpoint, hashes, now)
+		}
+		q.warm = nil
 	}
-	slices.Reverse(all)
-	return all
+	for e := range l.holds {
+		slices.Reverse(l.holds[e])
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -14,103 +13,142 @@ import (
 	"github.com/spillway-llm/spillway/internal/physics/fit"
 )
 
-// pace is how an endpoint departs from the engine of its class.
-type pace struct {
-	decode   float64 // factor of a step's time apart from prefill
-	prefill  float64 // factor of a prefill token's time
-	overhead float64 // seconds outside the engine
-}
-
-// of is the profile of an endpoint of that pace.
-func (p pace) of(class physics.Profile, l limits) physics.Profile {
-	c := &class.Coefficients
-	c.A, c.D, c.E = c.A*p.decode, c.D*p.decode, c.E*p.decode
-	c.B, c.C = c.B*p.prefill, c.C*p.prefill
-	class.Overhead = 0
-	if l.batched > 0 {
-		class.MaxBatchedTokens = int(l.batched)
-	}
-	if l.sequences > 0 {
-		class.MaxNumSeqs = int(l.sequences)
-	}
-	if l.cache > 0 {
-		class.KVCapacityTokens = int(l.cache)
-	}
-	return class
-}
-
 const (
-	// rounds is how often engines are driven: paces hardly move after the third.
-	rounds = 3
-	// fewestPaced is how many measured times an endpoint has to have a pace of its
-	// own; the others have that of their class.
-	fewestPaced = 60
-	// mostAnswers bounds the rows that a class's step model is fitted to: those that
-	// run side by side are compared pair by pair.
+	// rounds is how often engines are driven: parameters hardly move after the third.
+	rounds = 4
+	// fewestSteps is how many steps an equation of answers has at least: when exactly
+	// others' prefill fell between the tokens of a short one is chance, which several
+	// together are free of.
+	fewestSteps = 100
+	// mostAnswers bounds the rows that a class's step model is first fitted to: those
+	// that run side by side are compared pair by pair.
 	mostAnswers = 20_000
 	// noise is the spread of a simulated step's time around what the model says, as
 	// in the profiles that come with the program.
 	noise = 0.03
 
-	leastPace, mostPace = 1.0 / 8, 8
-	mostOverhead        = 2 // seconds
+	// classWithin and endpointWithin are how well a class is known before it is
+	// measured, and an endpoint by its class: shares of each parameter.
+	classWithin, endpointWithin = 0.5, 0.15
+	// alike is how far what was fitted may be from what the router believed for the
+	// latter's proportions to be used, either way.
+	alike = 3.0
 )
 
 // fitted is what was found of the engines.
 type fitted struct {
-	classes map[string]physics.Profile
-	paces   []pace   // of each endpoint
-	drawn   [][]pace // the same from resampled blocks of the log
+	classes map[string]physics.Profile // limits, and where the search began
+	thetas  []theta                    // of each endpoint
+	drawn   [][]theta                  // the same from resampled blocks of the log
+	common  map[string]theta           // of each class
 }
 
-// fit finds the engines from the requests before until, in seconds.
-func (l *log) fit(until float64, draws int, rng *rand.Rand) (*fitted, error) {
-	f := &fitted{classes: map[string]physics.Profile{}, paces: make([]pace, len(l.endpoints))}
+// fit finds the engines: what each was sent is driven through a simulated one, and
+// its parameters are set so that what its steps computed takes the time that was
+// measured.
+func (l *log) fit(draws int, rng *rand.Rand) (*fitted, error) {
+	f := &fitted{classes: map[string]physics.Profile{}, thetas: make([]theta, len(l.endpoints))}
 	by := make([][]int, len(l.endpoints))
 	for i := range l.requests {
-		if q := &l.requests[i]; q.endpoint >= 0 && q.at < until && (q.ttft > 0 || q.ok) {
+		if q := &l.requests[i]; q.endpoint >= 0 && (q.ttft > 0 || q.ok) {
 			by[q.endpoint] = append(by[q.endpoint], i)
 		}
 	}
+	begins := map[string]theta{}
 	for _, class := range l.classes() {
 		p, overhead, err := l.class(class, by)
 		if err != nil {
 			return nil, fmt.Errorf("endpoints of class %q: %w", class, err)
 		}
 		f.classes[class] = p
-		for e := range l.endpoints {
-			if l.endpoints[e].class == class {
-				f.paces[e] = pace{1, 1, overhead}
-			}
-		}
+		begins[class] = thetaOf(p.Coefficients, overhead)
 	}
-	before := l.held(l.perBlock())
-	f.drawn = make([][]pace, draws)
-	for round := range rounds {
-		pairs := make([][]pair, len(l.endpoints))
+	for e := range f.thetas {
+		f.thetas[e] = begins[l.endpoints[e].class]
+	}
+	equations := make([][]equation, len(l.endpoints))
+	for range rounds {
 		for e := range l.endpoints {
 			end := &l.endpoints[e]
-			var own []warm
-			for _, w := range before {
-				if l.requests[w.request].endpoint == e && l.requests[w.request].at < until {
-					own = append(own, w)
-				}
-			}
-			d, err := l.drive(by[e], own, f.paces[e].of(f.classes[end.class], end.limits), seconds(f.paces[e].overhead))
+			d, err := l.drive(by[e], l.holds[e], f.thetas[e].profile(f.classes[end.class], end.limits))
 			if err != nil {
 				return nil, fmt.Errorf("endpoint %s: %w", end.name, err)
 			}
-			pairs[e] = l.pairs(by[e], d, until)
+			equations[e] = l.equations(by[e], d)
 		}
-		last := round == rounds-1
-		if last {
-			for k := range f.drawn {
-				f.drawn[k] = l.repace(f.paces, resampled(pairs, until, rng))
-			}
-		}
-		f.paces = l.repace(f.paces, pairs)
+		f.thetas, f.common = l.solve(begins, equations)
+	}
+	for range draws {
+		thetas, _ := l.solve(begins, l.resampled(equations, rng))
+		f.drawn = append(f.drawn, thetas)
 	}
 	return f, nil
+}
+
+// solve finds every class from the equations of all its endpoints, then each of
+// these.
+func (l *log) solve(begins map[string]theta, equations [][]equation) ([]theta, map[string]theta) {
+	all := map[string][]equation{}
+	for e := range equations {
+		class := l.endpoints[e].class
+		all[class] = append(all[class], equations[e]...)
+	}
+	common := map[string]theta{}
+	for class, of := range all {
+		common[class] = solve(of, begins[class], classWithin)
+	}
+	out := make([]theta, len(equations))
+	for e := range equations {
+		out[e] = solve(equations[e], common[l.endpoints[e].class], endpointWithin)
+	}
+	return out, common
+}
+
+// equations are what the requests of an endpoint say, after what it was busy with
+// when the log began.
+func (l *log) equations(of []int, d []driven) (all []equation) {
+	from := l.settled
+	var answers equation // of those that were too short to stand alone
+	for k, i := range of {
+		q := &l.requests[i]
+		if q.at < from {
+			continue
+		}
+		if q.ttft > 0 && d[k].began {
+			all = append(all, equation{q.at, untilFirst, q.ttft, d[k].first})
+		}
+		if q.ok && q.tpot > 0 && d[k].ended && q.output > 1 {
+			answers.seconds += q.tpot * float64(q.output-1)
+			for j, n := range d[k].answer {
+				answers.work[j] += n
+			}
+			if answers.work[perStep] >= fewestSteps {
+				answers.at, answers.kind = q.at, untilLast
+				all = append(all, answers)
+				answers = equation{}
+			}
+		}
+	}
+	return all
+}
+
+// resampled draws blocks of time, the same of every endpoint.
+func (l *log) resampled(equations [][]equation, rng *rand.Rand) [][]equation {
+	const blocks = 20
+	var drawn [blocks]int
+	for range blocks {
+		drawn[rng.IntN(blocks)]++
+	}
+	length := l.to.Sub(l.from).Seconds()
+	out := make([][]equation, len(equations))
+	for e := range equations {
+		for _, q := range equations[e] {
+			for range drawn[min(blocks-1, int(q.at/length*blocks))] {
+				out[e] = append(out[e], q)
+			}
+		}
+	}
+	return out
 }
 
 // classes are those of the endpoints, in order.
@@ -122,7 +160,9 @@ func (l *log) classes() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// class fits the step model of a class to what ran side by side.
+// class is where the search for a class begins: the step model that explains best
+// what ran side by side, in the proportions that the router believed where the two
+// are alike.
 func (l *log) class(class string, by [][]int) (physics.Profile, float64, error) {
 	p := physics.Profile{Name: class, Source: "fitted to logged outcomes", BlockTokens: blockTokens, NoiseStdDev: noise}
 	var answers []fit.Answer
@@ -134,21 +174,9 @@ func (l *log) class(class string, by [][]int) (physics.Profile, float64, error) 
 		}
 		told = limits{max(told.batched, end.limits.batched), max(told.sequences, end.limits.sequences), max(told.cache, end.limits.cache), max(told.peak, end.limits.peak)}
 		for _, i := range by[e] {
-			q := &l.requests[i]
-			if !(q.ttft > 0) {
-				continue
+			if q := &l.requests[i]; q.ttft > 0 {
+				answers = append(answers, q.answer(end.name))
 			}
-			cached := q.cached
-			if cached != cached {
-				cached = q.believed
-			}
-			if cached != cached {
-				cached = 0
-			}
-			answers = append(answers, fit.Answer{
-				Endpoint: end.name, Sent: feature.Seconds(q.at), PromptTokens: float64(q.prompt), UncachedTokens: max(1, float64(q.prompt)-cached),
-				OutputTokens: float64(q.output), TTFT: feature.Seconds(q.ttft), TPOT: feature.Seconds(q.tpot), Ended: feature.Seconds(q.e2e), Complete: q.ok,
-			})
 		}
 	}
 	if told.cache == 0 {
@@ -165,124 +193,28 @@ func (l *log) class(class string, by [][]int) (physics.Profile, float64, error) 
 		return p, 0, err
 	}
 	p.Coefficients = a.Coefficients
+	if b, ok := l.setting.believed[class]; ok && b.Check() == nil && b.A > 0 && b.B > 0 {
+		if slow := a.Coefficients.A / b.A; slow > 1/alike && slow < alike && a.Coefficients.B > b.B/alike && a.Coefficients.B < b.B*alike {
+			p.Coefficients = b
+		}
+	}
 	if p.PeakPrefillThroughput <= 0 {
-		p.PeakPrefillThroughput = 1 / (a.Coefficients.B + a.Coefficients.A/float64(p.MaxBatchedTokens))
+		p.PeakPrefillThroughput = 1 / (p.Coefficients.B + p.Coefficients.A/float64(p.MaxBatchedTokens))
 	}
 	return p, float64(a.Overhead), p.Check()
 }
 
-// pair is what was measured of a request and what the driven engine made of it.
-type pair struct {
-	at             float64
-	ttft, simTTFT  float64
-	tpot, simTPOT  float64
-	measured, paid bool // a TTFT; a TPOT
+// answer is a request as the first fit reads it.
+func (q *request) answer(endpoint string) fit.Answer {
+	cached := q.cached
+	if cached != cached {
+		cached = q.believed
+	}
+	if cached != cached {
+		cached = 0
+	}
+	return fit.Answer{
+		Endpoint: endpoint, Sent: feature.Seconds(q.at), PromptTokens: float64(q.prompt), UncachedTokens: max(1, float64(q.prompt)-cached),
+		OutputTokens: float64(q.output), TTFT: feature.Seconds(q.ttft), TPOT: feature.Seconds(q.tpot), Ended: feature.Seconds(q.e2e), Complete: q.ok,
+	}
 }
-
-// pairs are those of an endpoint, after what it was busy with when the log began.
-func (l *log) pairs(of []int, d driven, until float64) (all []pair) {
-	settled := settleShare * until
-	for k, i := range of {
-		q := &l.requests[i]
-		if q.at < settled {
-			continue
-		}
-		p := pair{at: q.at, ttft: q.ttft, simTTFT: d.ttft[k], tpot: q.tpot, simTPOT: d.tpot[k]}
-		p.measured, p.paid = p.ttft > 0 && p.simTTFT > 0, q.ok && p.tpot > 0 && p.simTPOT > 0
-		if p.measured || p.paid {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// resampled draws blocks of time, the same of every endpoint.
-func resampled(pairs [][]pair, until float64, rng *rand.Rand) [][]pair {
-	const blocks = 20
-	var drawn [blocks]int
-	for range blocks {
-		drawn[rng.IntN(blocks)]++
-	}
-	out := make([][]pair, len(pairs))
-	for e := range pairs {
-		for _, p := range pairs[e] {
-			for range drawn[min(blocks-1, int(p.at/until*blocks))] {
-				out[e] = append(out[e], p)
-			}
-		}
-	}
-	return out
-}
-
-// repace moves every endpoint's pace by what the pairs say. One with few follows
-// its class.
-func (l *log) repace(paces []pace, pairs [][]pair) []pace {
-	out := slices.Clone(paces)
-	common := map[string][]pair{}
-	for e := range pairs {
-		class := l.endpoints[e].class
-		common[class] = append(common[class], pairs[e]...)
-	}
-	for e := range out {
-		own := pairs[e]
-		if len(own) < fewestPaced {
-			own = common[l.endpoints[e].class]
-		}
-		out[e] = paces[e].moved(own)
-	}
-	return out
-}
-
-// moved is the pace that makes of simulated times measured ones: a step's by the
-// median ratio of TPOT, and overhead and prefill by the line through the TTFTs.
-func (p pace) moved(pairs []pair) pace {
-	var ratios []float64
-	for i := range pairs {
-		if pairs[i].paid {
-			ratios = append(ratios, pairs[i].tpot/pairs[i].simTPOT)
-		}
-	}
-	if n := len(ratios); n > 0 {
-		slices.Sort(ratios)
-		p.decode = bounded(p.decode*ratios[n/2], leastPace, mostPace)
-	}
-	overhead, factor, ok := line(pairs, p.overhead)
-	if ok {
-		p.overhead = bounded(overhead, 0, mostOverhead)
-		p.prefill = bounded(p.prefill*bounded(factor, 0.5, 2), leastPace, mostPace)
-	}
-	return p
-}
-
-// line fits ttft = overhead + factor*(simulated - now) by least squares of relative
-// errors, of which large ones count less (Huber 1964).
-func line(pairs []pair, now float64) (overhead, factor float64, ok bool) {
-	const (
-		times = 12
-		most  = 0.15 // relative error from which on it counts less
-	)
-	overhead, factor = now, 1
-	for range times {
-		var s1, sx, sxx, sy, sxy float64
-		for i := range pairs {
-			p := &pairs[i]
-			if !p.measured {
-				continue
-			}
-			x, w := p.simTTFT-now, 1/(p.ttft*p.ttft)
-			if off := math.Abs(overhead+factor*x-p.ttft) / p.ttft; off > most {
-				w *= most / off
-			}
-			s1, sx, sxx = s1+w, sx+w*x, sxx+w*x*x
-			sy, sxy = sy+w*p.ttft, sxy+w*x*p.ttft
-		}
-		det := s1*sxx - sx*sx
-		if !(det > 1e-9*s1*sxx) {
-			return overhead, factor, false
-		}
-		overhead, factor = (sxx*sy-sx*sxy)/det, (s1*sxy-sx*sy)/det
-	}
-	return overhead, factor, factor > 0
-}
-
-func bounded(v, least, most float64) float64 { return min(most, max(least, v)) }

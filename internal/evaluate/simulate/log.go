@@ -40,6 +40,14 @@ type request struct {
 	shared int32         // blocks of BlockTokens that both begin with, with the parent's answer
 	next   int32         // the one that goes on from its answer; below 0: none
 	goesOn bool          // from the parent's answer
+	old    int32         // blocks that were there before the log began
+	warm   []warm        // what endpoints were believed to hold of it, until remember has read it
+}
+
+// warm is how much of a prompt an endpoint was believed to hold.
+type warm struct {
+	endpoint int32
+	tokens   float32
 }
 
 // endpoint is one of the log.
@@ -83,6 +91,9 @@ type log struct {
 	setting   configured
 	leftOut   int // because there were more than the most
 	digested  int
+	settled   float64  // seconds, from which on requests are judged
+	holds     [][]held // of each endpoint, before the log begins
+	per       float64  // tokens of a block of their digests
 	objective map[asks]string
 	asked     []asks // by number of their class
 	early     int    // that ended before they were sent
@@ -117,6 +128,9 @@ const (
 	// looked is after how many complete decisions the next one's state is read:
 	// settings change rarely, and reading a state takes as long as deciding.
 	looked = 32
+	// lookedAtFirst is how many are read at the beginning, where caches hold what
+	// no logged request brought.
+	lookedAtFirst = 5000
 	// earlyShare is of how many requests that ended before they were sent a clock
 	// must have jumped.
 	earlyShare = 0.001
@@ -149,18 +163,18 @@ func read(rows iter.Seq2[Logged, error], most int) (*log, error) {
 			l.leftOut++
 			continue
 		}
-		if d.Complete && d.States != nil {
-			if complete%looked == 0 {
-				l.setting.look(d)
-			}
-			complete++
-		}
 		if policy.Forecasting(d.Policy) {
 			l.setting.byForecast++
 		}
 		q, err := l.request(&r)
 		if err != nil {
 			return nil, err
+		}
+		if d.Complete && d.States != nil {
+			if complete < lookedAtFirst || complete%looked == 0 {
+				q.warm = l.look(d, q.warm)
+			}
+			complete++
 		}
 		l.requests = append(l.requests, q)
 		times = append(times, d.DecidedAt)
@@ -177,11 +191,15 @@ func read(rows iter.Seq2[Logged, error], most int) (*log, error) {
 	if float64(l.early) > max(1, earlyShare*float64(len(times))) {
 		return nil, fmt.Errorf("%d of %d requests ended before they were sent: a clock jumped, and what arrived when is not known; choose a window without it", l.early, len(times))
 	}
-	return l, l.settle(times)
+	if err := l.order(times); err != nil {
+		return nil, err
+	}
+	l.settle()
+	return l, nil
 }
 
-// settle orders what was read and finds what belongs together.
-func (l *log) settle(times []time.Time) error {
+// order puts the requests in order of time, and the endpoints in that of names.
+func (l *log) order(times []time.Time) error {
 	l.from, l.to = times[0], times[0]
 	for _, t := range times {
 		if t.Before(l.from) {
@@ -236,7 +254,11 @@ func (l *log) name() {
 	}
 	l.endpoints = sorted
 	for i := range l.requests {
-		if q := &l.requests[i]; q.endpoint >= 0 {
+		q := &l.requests[i]
+		for k := range q.warm {
+			q.warm[k].endpoint = int32(place[q.warm[k].endpoint])
+		}
+		if q.endpoint >= 0 {
 			q.endpoint = place[q.endpoint]
 			if q.ttft > 0 {
 				l.endpoints[q.endpoint].served++
@@ -265,7 +287,9 @@ func (l *log) request(r *Logged) (request, error) {
 	}
 	if d.Chosen != "" {
 		l.endpoint(d.Chosen, d.ChosenClass).limits.learn(&d.ChosenVector)
-		q.believed = float64(d.ChosenVector[feature.ColumnCachedTokens])
+		if q.believed = float64(d.ChosenVector[feature.ColumnCachedTokens]); q.believed >= blockTokens {
+			q.warm = append(q.warm, warm{int32(l.places[d.Chosen]), float32(q.believed)})
+		}
 		if age := float64(d.ChosenVector[columnAge]); age > 0 {
 			l.ages = append(l.ages, age)
 		}
@@ -328,12 +352,14 @@ func (l *log) ask(d *feature.Decision) string {
 	return name
 }
 
-// look reads how the router was set from a complete decision.
-func (c *configured) look(d *feature.Decision) {
+// look reads from a complete decision how the router was set and what endpoints
+// were believed to hold.
+func (l *log) look(d *feature.Decision, known []warm) []warm {
+	c := &l.setting
 	in, err := policy.Decode(d.States)
 	if err != nil {
 		c.undecoded = err
-		return
+		return known
 	}
 	if c.seen > 0 && (in.Policy != c.policy || in.Settings != c.settings || in.Canary != c.canary) {
 		c.changed = true
@@ -345,8 +371,14 @@ func (c *configured) look(d *feature.Decision) {
 		c.forecasts++
 	}
 	for i := range in.Candidates {
-		if i < len(d.Candidates) {
-			c.believed[d.Candidates[i].Class] = in.Candidates[i].Coefficients
+		if i >= len(d.Candidates) {
+			break
+		}
+		name := d.Candidates[i].Endpoint
+		c.believed[d.Candidates[i].Class] = in.Candidates[i].Coefficients
+		if cached := in.Candidates[i].CachedTokens; cached >= blockTokens && name != d.Chosen {
+			known = append(known, warm{int32(l.places[name]), float32(cached)})
 		}
 	}
+	return known
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // Metrics are what clients met in one run or in the log. They are of the requests
-// of the log that were answered, after its first twentieth; a latency is of those
+// of the log that were answered, once it has settled: after the first twentieth,
+// or until what was on its way when it began has ended; a latency is of those
 // that have one in the log. A request that failed in a run counts as if it had
 // taken as long as clients wait, 600 s.
 type Metrics struct {
@@ -57,8 +58,26 @@ func seenOf(o *fleet.Outcome) seen {
 	return s
 }
 
-// settled is when judging begins, in seconds of the log.
-func (l *log) settled() float64 { return settleShare * l.to.Sub(l.from).Seconds() }
+// settle finds when what was on its way when the log began, and what waited for it,
+// has ended.
+func (l *log) settle() {
+	length := l.to.Sub(l.from).Seconds()
+	var took []float64
+	for i := range l.requests {
+		q := &l.requests[i]
+		if q.at > settleLeast*length {
+			break
+		}
+		if q.e2e > 0 {
+			took = append(took, q.e2e)
+		}
+	}
+	slices.Sort(took)
+	l.settled = settleLeast * length
+	if len(took) > 0 {
+		l.settled = bounded(settleTimes*evaluate.Quantile(took, 0.9), l.settled, settleMost*length)
+	}
+}
 
 // metrics are those of a run.
 func (m *Model) metrics(run []seen) Metrics { return m.log.metrics(func(i int) seen { return run[i] }) }
@@ -75,7 +94,7 @@ func (l *log) metrics(of func(i int) seen) Metrics {
 	var ttft, tpot, e2e []float64
 	var out Metrics
 	var cached, prompt, failed, all float64
-	from := l.settled()
+	from := l.settled
 	add := func(to *[]float64, logged, v float64) {
 		switch {
 		case !(logged > 0): // the log has none

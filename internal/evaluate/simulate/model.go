@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -16,14 +15,15 @@ import (
 )
 
 const (
-	// settleShare is the share of the log's time, from its beginning, in which no
-	// request is judged: what was on its way when it began is not known.
-	settleShare = 0.05
+	// What was on its way when the log begins is not known. Nothing is judged before
+	// so many times what the first requests took, from and to these shares of the
+	// log's time.
+	settleTimes, settleLeast, settleMost = 2, 0.05, 0.3
 	// patience is how long simulated clients wait, and what a request counts that
 	// failed.
 	patience = 600 * time.Second
-	// warmUp is how long prompts that caches held before are read.
-	warmUp = 2 * time.Minute
+	// rehearsed is the share of the log's time whose traffic comes once before it.
+	rehearsed = 0.2
 	// draws is how many times engines are fitted to resampled blocks of the log.
 	draws = 8
 	// scrapes are as far apart as twice their mean age, from and to here.
@@ -59,7 +59,7 @@ type Model struct {
 	options  Options
 	fitted   *fitted
 	sessions []session
-	before   []warm
+	copied   int // conversations of which the beginning of the log has a copy before it
 	believed map[string]physics.Profile
 	starts   time.Duration // when the log begins in a run
 }
@@ -84,16 +84,14 @@ func Fit(rows iter.Seq2[Logged, error], o Options) (*Model, error) {
 		return nil, err
 	}
 	l.begin()
-	m := &Model{log: l, options: o, before: l.held(l.perBlock())}
-	until := l.to.Sub(l.from).Seconds()
-	if m.fitted, err = l.fit(math.Nextafter(until, math.Inf(1)), draws, rand.New(rand.NewPCG(o.Seed, 1))); err != nil {
+	l.remember()
+	m := &Model{log: l, options: o}
+	if m.fitted, err = l.fit(draws, rand.New(rand.NewPCG(o.Seed, 1))); err != nil {
 		return nil, err
 	}
 	m.converse()
 	m.believe()
-	if len(m.before) > 0 {
-		m.starts = warmUp
-	}
+	m.rehearse()
 	return m, nil
 }
 
@@ -129,10 +127,23 @@ func (m *Model) converse() {
 	}
 }
 
+// rehearse says what of the log comes once before it, so that it begins in the
+// middle of things as the real one did: the requests of its first part, whose
+// prompts are others' but for what caches held.
+func (m *Model) rehearse() {
+	m.starts = seconds(rehearsed * m.log.to.Sub(m.log.from).Seconds()).Round(time.Millisecond)
+	for m.copied < len(m.sessions) && m.log.requests[m.sessions[m.copied].turns[0]].at < m.starts.Seconds() {
+		m.copied++
+	}
+}
+
 // believe is what the router believed of the engines of each class.
 func (m *Model) believe() {
 	m.believed = map[string]physics.Profile{}
 	for class, p := range m.fitted.classes {
+		t := m.fitted.common[class]
+		p = t.profile(p, limits{})
+		p.Overhead = 0
 		if c, ok := m.log.setting.believed[class]; ok && c.Check() == nil {
 			p.Coefficients = c
 		}
@@ -140,25 +151,22 @@ func (m *Model) believe() {
 	}
 }
 
-// Plan is the traffic of the log: conversations begin when they began, and each
-// further turn comes as long after the answer before it as it did. What caches held
-// before the log comes first.
+// Plan is the traffic of the log, after a rehearsal of its first fifth until the
+// plan's Warmup: conversations begin when they began, and each further turn comes as
+// long after the answer before it as it did. Sessions of the rehearsal have indices
+// below 0.
 func (m *Model) Plan() workload.Plan {
 	return workload.Plan{
 		Timeout: patience,
 		Warmup:  m.starts,
 		Sessions: func(yield func(workload.Session) bool) {
-			for k, w := range m.before {
-				at := m.starts * time.Duration(k) / time.Duration(len(m.before))
-				t := workload.Turn{PromptTokens: w.blocks*blockTokens + 1, OutputTokens: 1, BlockTokens: blockTokens}
-				t.Blocks = m.log.ids(nil, w.request, w.blocks)
-				t.Answered = t.Blocks
-				if !yield(workload.Session{Index: k - len(m.before), At: at, Class: "before the log", Turns: []workload.Turn{t}}) {
+			for k := range m.copied {
+				if !yield(m.session(k, true)) {
 					return
 				}
 			}
 			for k := range m.sessions {
-				if !yield(m.session(k)) {
+				if !yield(m.session(k, false)) {
 					return
 				}
 			}
@@ -166,16 +174,26 @@ func (m *Model) Plan() workload.Plan {
 	}
 }
 
-// session is the k-th conversation.
-func (m *Model) session(k int) workload.Session {
+// session is the k-th conversation, or its copy before the log.
+func (m *Model) session(k int, copied bool) workload.Session {
 	l := m.log
 	of := m.sessions[k].turns
+	if copied {
+		n := 0
+		for n < len(of) && l.requests[of[n]].at < m.starts.Seconds() {
+			n++
+		}
+		of = of[:n]
+	}
 	first := &l.requests[of[0]]
 	s := workload.Session{Index: k, At: m.starts + seconds(first.at), Class: first.class, Turns: make([]workload.Turn, len(of))}
+	if copied {
+		s.Index, s.At = k-m.copied, seconds(first.at)
+	}
 	for i, r := range of {
 		q, t := &l.requests[r], &s.Turns[i]
 		*t = workload.Turn{PromptTokens: q.prompt, OutputTokens: q.output, BlockTokens: blockTokens}
-		t.Answered = l.ids(nil, r, (q.prompt+q.output+blockTokens-1)/blockTokens)
+		t.Answered = l.ids(nil, r, (q.prompt+q.output+blockTokens-1)/blockTokens, copied)
 		t.Blocks = t.Answered[:(q.prompt+blockTokens-1)/blockTokens]
 		if i > 0 {
 			t.After = seconds(max(0, q.at-l.requests[of[i-1]].ended))
@@ -188,17 +206,22 @@ func (m *Model) session(k int) workload.Session {
 // of those that joined later in that of joining. A draw from 0 to 7 gives them as
 // one fit to a resampled log found them; below 0: as the whole of it did.
 func (m *Model) Engines(draw int) []fleet.EngineSpec {
-	paces := m.fitted.paces
+	thetas := m.fitted.thetas
 	if draw >= 0 {
-		paces = m.fitted.drawn[draw]
+		thetas = m.fitted.drawn[draw]
 	}
-	specs := make([]fleet.EngineSpec, len(paces))
+	specs := make([]fleet.EngineSpec, len(thetas))
 	for e := range specs {
 		end := &m.log.endpoints[e]
 		specs[e] = fleet.EngineSpec{
-			Profile:  paces[e].of(m.fitted.classes[end.class], end.limits),
+			Profile:  thetas[e].profile(m.fitted.classes[end.class], end.limits),
 			Class:    end.class,
-			Overhead: seconds(paces[e].overhead),
+			Overhead: seconds(thetas[e][outside]),
+		}
+		specs[e].Profile.Overhead = 0
+		for _, h := range m.log.holds[e] {
+			blocks := m.log.ids(nil, h.request, h.blocks, false)
+			specs[e].Holds = append(specs[e].Holds, workload.Turn{PromptTokens: h.blocks * blockTokens, OutputTokens: 1, Blocks: blocks, Answered: blocks, BlockTokens: blockTokens})
 		}
 	}
 	return specs
@@ -337,20 +360,18 @@ type Log struct {
 	To        time.Time `json:"to"`
 	Requests  int       `json:"requests"`
 	Sessions  int       `json:"conversations"`
-	Endpoints []Paced   `json:"endpoints"`
+	Endpoints []Found   `json:"endpoints"`
 	Policy    string    `json:"policy"`   // that was configured
 	Fallback  string    `json:"fallback"` // and where forecasts may not decide
 	Notes     []string  `json:"notes"`    // what should be known before the numbers are believed
 }
 
-// Paced is an endpoint as it was found.
-type Paced struct {
-	Name     string          `json:"name"`
-	Class    string          `json:"class"`
-	Answers  int             `json:"answers"`
-	Decode   feature.Number  `json:"decode"`   // factor of its class's step time
-	Prefill  feature.Number  `json:"prefill"`  // factor of its class's prefill time
-	Overhead feature.Seconds `json:"overhead"` // outside the engine
+// Found is an endpoint as it was found.
+type Found struct {
+	Name    string          `json:"name"`
+	Class   string          `json:"class"`
+	Answers int             `json:"answers"`
+	Profile physics.Profile `json:"profile"`
 }
 
 // Log says what was read and found.
@@ -361,10 +382,9 @@ func (m *Model) Log() Log {
 		Policy: l.setting.policy, Fallback: l.setting.fallback(), Notes: m.notes(),
 	}
 	for e := range l.endpoints {
-		end, p := &l.endpoints[e], m.fitted.paces[e]
-		out.Endpoints = append(out.Endpoints, Paced{
-			end.name, end.class, end.served, feature.Number(p.decode), feature.Number(p.prefill), feature.Seconds(p.overhead),
-		})
+		end := &l.endpoints[e]
+		p := m.fitted.thetas[e].profile(m.fitted.classes[end.class], end.limits)
+		out.Endpoints = append(out.Endpoints, Found{end.name, end.class, end.served, p})
 	}
 	return out
 }
