@@ -89,10 +89,6 @@ func TestEvaluateExperiment(t *testing.T) {
 	if err != nil || strings.Count(string(html), "<svg") != 4 {
 		t.Errorf("%v: a page of %d bytes with %d drawings", err, len(html), strings.Count(string(html), "<svg"))
 	}
-	text := must(t, database, "evaluate", "experiment", "--rows", exported)
-	if want := "qwen: experiment spring, predicted instead of token-load"; !strings.Contains(text, want) {
-		t.Errorf("want %q in:\n%s", want, text)
-	}
 	for _, c := range []struct {
 		args []string
 		says string
@@ -100,9 +96,7 @@ func TestEvaluateExperiment(t *testing.T) {
 		{nil, "--window or --rows is needed"},
 		{[]string{"--rows", exported, "--experiment", "autumn"}, `no decision is part of experiment "autumn": those of this window are ["spring"]`},
 		{[]string{"--rows", writeExport(t, "some.csv", logged[:600])}, `experiment "spring" is unfinished: 2 of 8 pairs`},
-		{[]string{"--rows", writeExport(t, "before.csv", logged[:20])}, "none of the 20 decisions is part of an experiment"},
 		{[]string{"--rows", exported, "--detect", "0"}, "--detect: 0 is no relative effect"},
-		{[]string{"--rows", exported, "--horizon", "-1s"}, "--horizon: -1s must be above 0"},
 	} {
 		_, out, code := run(t, database, append([]string{"evaluate", "experiment"}, c.args...)...)
 		if code != 1 || !strings.Contains(out, c.says) {
