@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/advise"
 	"github.com/spillway-llm/spillway/internal/advise/report"
+	"github.com/spillway-llm/spillway/internal/evaluate/simulate"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/trace"
 	"github.com/spillway-llm/spillway/internal/workload"
@@ -32,9 +33,11 @@ type advising struct {
 	penalty         time.Duration
 	seeds           int
 	seed            uint64
+	rows            wholeRows
 
 	study   advise.Study
 	subject report.Subject
+	model   *simulate.Model // of what was logged; nil: nothing was
 }
 
 func adviseCommand() *cobra.Command {
@@ -49,13 +52,18 @@ places in the batch or room in the KV cache, and how that changes), which of
 token-load, active-request and predicted suits it, and where the valve should stand;
 and show by simulation, on that very traffic, what each would give.
 
-Each seed draws engines that are only nearly what the profile says, and with
---workload other requests too. docs/advise.md says by what rule is advised.
+The traffic is a trace, a synthetic workload, or logged decisions with all their
+candidates (--window, --rows). Of these what binds is read as it was, and the engines
+that are simulated are fitted to the log; otherwise each seed draws engines that are
+only nearly what the profile says, and with --workload other requests too.
+docs/advise.md says by what rule is advised.
 
 Workloads: ` + strings.Join(workload.Names(), ", ") + `.`,
 		Example: `  spillway advise --trace azure.csv.gz --endpoints 10 --speed 12
   spillway advise --trace mooncake.jsonl.gz --profile h100.json --max-ttft-penalty 3s --report out.html
-  spillway advise --workload mixed --load 3`,
+  spillway advise --workload mixed --load 3
+  DATABASE_URL=postgres://... spillway advise --window 24h --llm qwen3-32b
+  spillway advise --rows rows.parquet --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.prepare(cmd); err != nil {
@@ -83,16 +91,17 @@ Workloads: ` + strings.Join(workload.Names(), ", ") + `.`,
 			return report.WriteTable(cmd.OutOrStdout(), a.subject, advice)
 		},
 	}
+	a.rows.register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&a.trace, "trace", "", "trace file: the Azure CSV or Mooncake JSON lines, compressed by gzip or not")
 	f.StringVar(&a.workload, "workload", "", "synthetic workload, instead of a trace")
 	f.Float64Var(&a.load, "load", 0, "load of --workload: clients, requests/s or a factor, as it counts them")
 	f.Float64Var(&a.speed, "speed", 1, "divide the time between the arrivals of a trace by this")
 	f.DurationVar(&a.duration, "duration", 0, "how long sessions of --workload arrive; 0 is its own length")
-	f.IntVar(&a.requests, "requests", 20_000, "longer traces are represented by four stretches with so many requests in all")
+	f.IntVar(&a.requests, "requests", 20_000, "longer traces are represented by four stretches with so many requests in all, and longer logs by their first ones")
 	f.StringVar(&a.profile, "profile", defaultProfile, "engine profile, or a file that calibrate or fit-profile wrote; add -xN to a name to slow it by N")
 	f.IntVar(&a.study.Endpoints, "endpoints", 10, "number of engines")
-	f.DurationVar(&a.penalty, "max-ttft-penalty", 18*time.Second, "how much more TTFT a request may have at its warm endpoint than elsewhere: where the valve opens")
+	f.DurationVar(&a.penalty, "max-ttft-penalty", 18*time.Second, "how much more TTFT you permit a request at its warm endpoint than elsewhere: where the valve opens")
 	f.IntVar(&a.seeds, "seeds", 0, "number of seeds, each a run of every policy; 0: 5 to 10, the more the fewer requests there are")
 	f.Uint64Var(&a.seed, "seed", 1, "the first seed")
 	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
@@ -102,12 +111,49 @@ Workloads: ` + strings.Join(workload.Names(), ", ") + `.`,
 
 // prepare checks the flags and fills in what follows from them.
 func (a *advising) prepare(cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
+	if err := a.check(cmd.Flags().Changed); err != nil {
+		return err
+	}
+	a.subject.Command = commandLine()
+	if err := a.traffic(cmd); err != nil {
+		return err
+	}
 	var err error
-	if a.study.Profile, err = engineProfile(a.profile); err != nil {
-		return fmt.Errorf("--profile: %w", err)
+	if a.study.Valve, err = advise.NewValve(a.study.Profile, feature.SecondsOf(a.penalty)); err != nil {
+		return fmt.Errorf("--max-ttft-penalty: %w", err)
+	}
+	n := a.seeds
+	if n == 0 {
+		n = advise.EnoughSeeds(a.study.Plan(a.seed))
+	}
+	for i := range n {
+		a.study.Seeds = append(a.study.Seeds, a.seed+uint64(i))
+	}
+	if err := a.study.Check(); err != nil || a.model == nil {
+		return err
+	}
+	check, err := a.model.Check(cmd.Context(), a.study.Seeds[:1])
+	if err != nil {
+		return err
+	}
+	a.study.Doubt = check.Why()
+	return nil
+}
+
+// check finds mistakes in the flags alone.
+func (a *advising) check(given func(string) bool) error {
+	logged := given("window") || given("rows")
+	sources := 0
+	for _, is := range []bool{a.trace != "", a.workload != "", logged} {
+		if is {
+			sources++
+		}
 	}
 	switch {
+	case sources == 0:
+		return fmt.Errorf("--trace FILE, --workload NAME, --window DURATION or --rows FILE is needed; workloads are %s", strings.Join(workload.Names(), ", "))
+	case sources > 1:
+		return errors.New("--trace, --workload, and --window or --rows exclude each other: one traffic is advised")
 	case a.study.Endpoints < 1 || a.study.Endpoints > 100_000:
 		return fmt.Errorf("--endpoints: %d is not from 1 to 100000", a.study.Endpoints)
 	case a.seeds < 0 || a.seeds > 1000:
@@ -118,37 +164,36 @@ func (a *advising) prepare(cmd *cobra.Command) error {
 		return fmt.Errorf("--requests: %d is too few to tell anything: want at least 100", a.requests)
 	case a.duration < 0:
 		return fmt.Errorf("--duration: %v is negative", a.duration)
-	case a.trace != "" && (given("load") || given("duration")):
+	case a.penalty <= 0:
+		return fmt.Errorf("--max-ttft-penalty: %v is not above 0", a.penalty)
+	case a.workload == "" && (given("load") || given("duration")):
 		return errors.New("--load and --duration are of --workload; a trace has --speed")
-	case a.workload != "" && (given("speed") || given("requests")):
-		return errors.New("--speed and --requests are of --trace; a workload has --load")
+	case a.trace == "" && given("speed"):
+		return errors.New("--speed is of --trace; a workload has --load, and what was logged has its own")
+	case a.workload != "" && given("requests"):
+		return errors.New("--requests is of --trace, --window and --rows; a workload has --duration")
+	case logged && (given("endpoints") || given("profile")):
+		return errors.New("--endpoints and --profile are of --trace and --workload; of what was logged both are found in the log")
+	case !logged && given("llm"):
+		return errors.New("--llm chooses among the decisions of --window or --rows, which are not given")
+	case logged:
+		return a.rows.check()
 	}
-	if a.study.Valve, err = advise.NewValve(a.study.Profile, feature.SecondsOf(a.penalty)); err != nil {
-		return fmt.Errorf("--max-ttft-penalty: %w", err)
-	}
-	a.subject.Command = commandLine()
-	a.subject.Fleet = fmt.Sprintf("%d endpoints of %s", a.study.Endpoints, a.study.Profile.Name)
-	if err := a.traffic(cmd); err != nil {
-		return err
-	}
-	n := a.seeds
-	if n == 0 {
-		n = advise.EnoughSeeds(a.study.Plan(a.seed))
-	}
-	for i := range n {
-		a.study.Seeds = append(a.study.Seeds, a.seed+uint64(i))
-	}
-	return a.study.Check()
+	return nil
 }
 
-// traffic finds the workload or reads the trace.
+// traffic finds the workload or reads the trace or the log, and finds the engines.
 func (a *advising) traffic(cmd *cobra.Command) error {
-	switch {
-	case a.trace == "" && a.workload == "":
-		return fmt.Errorf("--trace FILE or --workload NAME is needed; workloads are %s", strings.Join(workload.Names(), ", "))
-	case a.trace != "" && a.workload != "":
-		return errors.New("--trace and --workload exclude each other")
-	case a.workload != "":
+	if a.trace == "" && a.workload == "" {
+		return a.log(cmd)
+	}
+	var err error
+	if a.study.Profile, err = engineProfile(a.profile); err != nil {
+		return fmt.Errorf("--profile: %w", err)
+	}
+	a.subject.Fleet = fmt.Sprintf("%d endpoints of %s", a.study.Endpoints, a.study.Profile.Name)
+	a.study.Engines = advise.Nearly(a.study.Profile, a.study.Endpoints, workload.Slowdown{}, 0)
+	if a.workload != "" {
 		return a.synthetic()
 	}
 	items, err := readTrace(cmd.ErrOrStderr(), a.trace)
@@ -194,7 +239,7 @@ func (a *advising) synthetic() error {
 		spec.Warmup = min(spec.Warmup, a.duration/4)
 	}
 	a.study.Plan = func(seed uint64) workload.Plan { return spec.Sessions(seed, a.load) }
-	a.study.Slow = spec.Slow
+	a.study.Engines = advise.Nearly(a.study.Profile, a.study.Endpoints, spec.Slow, spec.Duration)
 	a.subject.Traffic = fmt.Sprintf("%s at %g %s", spec.Name, a.load, spec.Unit)
 	return nil
 }

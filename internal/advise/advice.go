@@ -3,6 +3,7 @@ package advise
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/fleet"
@@ -16,7 +17,8 @@ const matters = 0.03
 type Advice struct {
 	Requests int      `json:"requests"` // of one run, that count
 	Seeds    []uint64 `json:"seeds"`
-	Logged   bool     `json:"logged"` // the class is of logged requests
+	Logged   bool     `json:"logged"`          // the class is of logged requests
+	Doubt    string   `json:"doubt,omitempty"` // why simulation is not to be believed; see Study
 
 	Class   Class    `json:"class"`
 	Moments []Moment `json:"moments"`
@@ -80,20 +82,21 @@ func (s *Study) Advise(runs []Run) (*Advice, error) {
 	if len(runs) != s.Runs() {
 		return nil, fmt.Errorf("%d runs of a study of %d", len(runs), s.Runs())
 	}
-	a := &Advice{Seeds: s.Seeds, Valve: s.Valve, Logged: s.Logged != nil}
+	a := &Advice{Seeds: s.Seeds, Valve: s.Valve, Logged: s.Logged != nil, Doubt: s.Doubt}
 	usage, warmup := s.Logged, time.Duration(0)
 	if usage == nil {
 		last := &runs[len(runs)-1]
 		usage, warmup = last.usage, last.warmup
 		runs = runs[:len(runs)-1]
 	}
-	each := min(max(usage.Span()/moments, time.Second).Round(time.Second), time.Minute)
-	a.Moments, a.Every = usage.Moments(each), each.Seconds()
+	use := usage.of(s.Profile, s.Endpoints)
+	each := min(max(use.span/moments, time.Second).Round(time.Second), time.Minute)
+	a.Moments, a.Every = use.moments(each), each.Seconds()
 	var err error
-	if a.Class, err = usage.Class(a.Moments, warmup); err != nil {
+	if a.Class, err = use.class(a.Moments, warmup); err != nil {
 		return nil, err
 	}
-	a.Valve.worth(usage)
+	a.Valve.worth(use)
 	if a.Requests = len(runs[0].sent); a.Requests == 0 {
 		return nil, fmt.Errorf("no request was sent after a warm-up of %v: there is nothing to compare", runs[0].warmup)
 	}
@@ -112,7 +115,7 @@ func (a *Advice) compare(runs []Run) {
 	}
 	a.Versus = changeOf(column(table[1], fared.meanE2E), column(table[0], fared.meanE2E))
 	a.Matched, a.Simulated = a.Class.Matched, false
-	if a.Versus.Proven() && math.Abs(a.Versus.Mean) > matters {
+	if a.Doubt == "" && a.Versus.Proven() && math.Abs(a.Versus.Mean) > matters {
 		a.Simulated = true
 		a.Matched = policy.TokenLoad
 		if a.Versus.Mean < 0 {
@@ -167,19 +170,27 @@ func column(all []fared, of func(fared) float64) []float64 {
 func (a *Advice) decide() {
 	predicted := a.Results[2].E2EChange
 	say := func(format string, args ...any) { a.Why = append(a.Why, fmt.Sprintf(format, args...)) }
-	say("%s.", a.Class.Says)
+	say("%s.", capital(a.Class.Says))
 	other := policy.TokenLoad
 	against := a.Results[0].E2EChange
 	if a.Matched == policy.TokenLoad {
 		other, against = policy.ActiveRequest, a.Results[1].E2EChange
 	}
-	if a.Simulated {
+	switch {
+	case a.Doubt != "":
+		say("%s. So what binds decides alone.", capital(a.Doubt))
+	case a.Simulated:
 		say("In simulation %s has a mean E2E latency %s of %s's.", other, against.text(), a.Matched)
-	} else {
+	default:
 		say("Simulation does not tell the matched configurations apart by more than 3 %% (%s: %s of %s's mean E2E latency), so what binds says which.", other, against.text(), a.Matched)
 	}
 	a.Recommended = a.Matched
 	switch better, worse := predicted.High < -matters, predicted.Low > 0 && predicted.Mean > matters; {
+	case a.Doubt != "" && a.Class.Several():
+		a.Recommended = policy.Predicted
+		say("The traffic is of several kinds, which no matched configuration suits throughout.")
+	case a.Doubt != "":
+		say("The traffic is of one kind.")
 	case a.Class.Several() && worse:
 		say("The traffic is of several kinds, but predicted, on the analytic prior alone, is worse: %s.", predicted.text())
 	case a.Class.Several():
@@ -191,6 +202,14 @@ func (a *Advice) decide() {
 	default:
 		say("The traffic is of one kind, and predicted is not shown to be better by more than 3 %% (%s).", predicted.text())
 	}
+}
+
+// capital begins a sentence.
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // text is a change in percent.

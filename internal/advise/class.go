@@ -72,14 +72,13 @@ const (
 // Several says that the traffic is of several kinds.
 func (c *Class) Several() bool { return c.Shifts || c.Blocks }
 
-// Class judges what was used from a time on, counted from the first request; what
-// was before is warm-up. An error says that there is nothing to judge.
-func (u *Usage) Class(moments []Moment, from time.Duration) (Class, error) {
-	first, _ := u.ends()
+// class judges what was used from a time on; what was before is warm-up. An error
+// says that there is nothing to judge.
+func (u *use) class(moments []Moment, from time.Duration) (Class, error) {
 	var ttft []float64
 	var works, squares float64
-	for _, p := range u.parts {
-		if p.at-first >= from {
+	for i := range u.parts {
+		if p := &u.parts[i]; p.at >= from {
 			ttft = append(ttft, (p.first - p.at).Seconds())
 			works, squares = works+p.prefill, squares+p.prefill*p.prefill
 		}
@@ -102,7 +101,7 @@ func (u *Usage) Class(moments []Moment, from time.Duration) (Class, error) {
 			work = append(work, weighed{m.Prefill / all, all})
 		}
 	}
-	if judged == 0 || len(ttft) == 0 || len(work) == 0 {
+	if len(ttft) == 0 || len(work) == 0 {
 		return c, fmt.Errorf("no request was served later than %v after the first: there is nothing to judge", from)
 	}
 	for i := range c.Share {

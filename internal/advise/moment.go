@@ -40,40 +40,19 @@ func (m Moment) MarshalJSON() ([]byte, error) {
 	}{m.At.Seconds(), m.Requests, feature.Number(m.Prefill), feature.Number(m.Decode), feature.Number(m.Slots), feature.Number(m.KV), m.Binds})
 }
 
-// Span is the time from the first request that took something to the last, as
-// they were sent.
-func (u *Usage) Span() time.Duration {
-	first, last := u.ends()
-	return last - first
-}
-
-func (u *Usage) ends() (first, last time.Duration) {
-	for i, p := range u.parts {
-		if i == 0 {
-			first, last = p.at, p.at
-		}
-		first, last = min(first, p.at), max(last, p.at)
-	}
-	return first, last
-}
-
-// Moments cuts the time in which requests were sent into pieces of that length,
-// which must be above 0. What was still under way afterwards is left out.
-func (u *Usage) Moments(each time.Duration) []Moment {
-	if len(u.parts) == 0 {
-		return nil
-	}
-	first, last := u.ends()
-	out := make([]Moment, int((last-first)/each)+1)
+// moments cuts the time in which requests were sent into pieces of that length.
+// What was still under way afterwards is left out.
+func (u *use) moments(each time.Duration) []Moment {
+	out := make([]Moment, int(u.span/each)+1)
 	slots, kv := make([]mean, len(out)), make([]mean, len(out))
-	for _, p := range u.parts {
-		i := int((p.at - first) / each)
-		out[i].Requests++
-		slots[i].add(p.slots)
-		kv[i].add(p.kv)
-		begins := p.first - time.Duration(p.prefill*1e9)
-		spread(begins-first, p.first-first, each, len(out), func(i int, share float64) { out[i].Prefill += p.prefill * share })
-		spread(p.first-first, p.last-first, each, len(out), func(i int, share float64) { out[i].Decode += p.decode * share })
+	for i := range u.parts {
+		p := &u.parts[i]
+		at := int(p.at / each)
+		out[at].Requests++
+		slots[at].add(p.slots)
+		kv[at].add(p.kv)
+		spread(p.first-seconds(p.prefill), p.first, each, len(out), func(i int, share float64) { out[i].Prefill += p.prefill * share })
+		spread(p.first, p.last, each, len(out), func(i int, share float64) { out[i].Decode += p.decode * share })
 	}
 	capacity := u.endpoints * each.Seconds()
 	for i := range out {

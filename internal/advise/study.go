@@ -25,11 +25,13 @@ type Study struct {
 	// Plan is the traffic with a seed; a trace's is the same with each.
 	Plan func(seed uint64) workload.Plan
 
-	// Profile is what the router believes of all engines. Those that are simulated
-	// are only nearly so, with each seed otherwise: fleet.Perturb.
+	// Profile is what prefill and decoding take, by which use is counted, and
+	// Endpoints how many engines it is shared by.
 	Profile   physics.Profile
 	Endpoints int
-	Slow      workload.Slowdown // what some of them are; the router knows those that are slow from the beginning
+
+	// Engines are those that are simulated with a seed.
+	Engines func(seed uint64) Fleet
 
 	Seeds []uint64 // at least 2 for intervals
 
@@ -38,13 +40,24 @@ type Study struct {
 
 	// Logged is what real requests took of the real fleet; nil: it is simulated.
 	Logged *Usage
+
+	// Doubt says in half a sentence why simulation is not to be believed; then what
+	// binds decides alone.
+	Doubt string
+}
+
+// Fleet is engines, and what the router believes of them by class: of classes that
+// are not listed it knows what is true.
+type Fleet struct {
+	Engines  []fleet.EngineSpec
+	Believed map[string]physics.Profile
 }
 
 // Check reports what cannot be simulated.
 func (s *Study) Check() error {
 	switch {
-	case s.Plan == nil:
-		return errors.New("a study needs traffic")
+	case s.Plan == nil || s.Engines == nil:
+		return errors.New("a study needs traffic and engines")
 	case len(s.Seeds) == 0:
 		return errors.New("a study needs at least one seed")
 	case s.Endpoints < 1:
@@ -55,9 +68,7 @@ func (s *Study) Check() error {
 
 // Run is one simulation of a study.
 type Run struct {
-	policy string
-	seed   uint64
-	sent   []sent
+	sent   []sent // that count, by time
 	hits   float64
 	usage  *Usage
 	warmup time.Duration
@@ -89,40 +100,18 @@ func (s *Study) Run(ctx context.Context, i int) (Run, error) {
 	return s.run(ctx, Policies[i%len(Policies)], s.Seeds[i/len(Policies)])
 }
 
-// class is what the router calls the endpoints that are as the profile says, and
-// slow the others.
-const class, slow = "nominal", "slow"
-
 func (s *Study) run(ctx context.Context, name string, seed uint64) (Run, error) {
-	plan := s.Plan(seed)
+	plan, engines := s.Plan(seed), s.Engines(seed)
 	c := fleet.WorldConfig{
-		Seed: seed, Plan: plan,
-		Router: fleet.RouterConfig{
-			Policy: name, Settings: s.Valve.settings(),
-			Profiles: map[string]physics.Profile{class: s.Profile, slow: s.Profile.Slowed(max(s.Slow.Factor, 1))},
-		},
+		Seed: seed, Plan: plan, Engines: engines.Engines,
+		Router: fleet.RouterConfig{Policy: name, Settings: s.Valve.settings(), Profiles: engines.Believed},
 	}
 	if policy.Forecasting(name) {
 		c.Router.Forecaster = fleet.PriorForecaster{}
 	}
-	for i := range s.Endpoints {
-		e := fleet.EngineSpec{Class: class}
-		if i >= s.Endpoints-s.Slow.Endpoints(s.Endpoints) {
-			if s.Slow.From == 0 {
-				e.Class = slow
-			} else if n := len(plan.Stages); n > 0 {
-				e.SlowFrom, e.SlowFactor = time.Duration(s.Slow.From*float64(plan.Stages[n-1].To)), s.Slow.Factor
-			}
-		}
-		e.Profile, e.Overhead = fleet.Perturb(c.Router.Profiles[e.Class], seed, i)
-		c.Engines = append(c.Engines, e)
-	}
-	run := Run{policy: name, seed: seed, warmup: plan.Warmup}
+	run := Run{warmup: plan.Warmup}
 	if name == observed {
-		var err error
-		if run.usage, err = NewUsage(s.Profile, s.Endpoints); err != nil {
-			return run, err
-		}
+		run.usage = new(Usage)
 		c.Rows = run.usage.Add
 	}
 	result, err := fleet.Simulate(ctx, c)

@@ -14,11 +14,14 @@ const replayWarmup = 0.1
 // Replay is the traffic of items, which must be sorted by time and not be empty,
 // at the times of the trace over speed. It is the same with every seed.
 func Replay(items []trace.Item, speed float64) func(seed uint64) workload.Plan {
-	return func(uint64) workload.Plan {
-		plan := workload.FromTrace(items, speed)
-		plan.Warmup = time.Duration(replayWarmup * float64(items[len(items)-1].At) / speed)
-		return plan
-	}
+	plan := workload.FromTrace(items, speed)
+	plan.Warmup = time.Duration(replayWarmup * float64(items[len(items)-1].At) / speed)
+	return Same(plan)
+}
+
+// Same is a plan that is the same with every seed.
+func Same(plan workload.Plan) func(seed uint64) workload.Plan {
+	return func(uint64) workload.Plan { return plan }
 }
 
 // stretches are what long traffic is represented by, and apart is the time between

@@ -53,11 +53,11 @@ func (v *Valve) settings() policy.Settings {
 }
 
 // worth fills in what staying saves.
-func (v *Valve) worth(u *Usage) {
+func (v *Valve) worth(u *use) {
 	var saved []float64
-	for _, p := range u.parts {
-		if p.saved > 0 {
-			saved = append(saved, p.saved)
+	for i := range u.parts {
+		if s := u.parts[i].saved; s > 0 {
+			saved = append(saved, s)
 		}
 	}
 	slices.Sort(saved)
