@@ -233,11 +233,11 @@ func (e *explanation) printTerms(w io.Writer) {
 		}
 		if first {
 			fmt.Fprintln(w, "\ncosts in seconds: the request itself, then what it does to others")
-			fmt.Fprintln(t, "endpoint\tcost\tTTFT\timpatience\toutput\teviction\theadroom\tholds up\tslows\t")
+			fmt.Fprintln(t, "endpoint\tcost\tTTFT\timpatience\toutput\teviction\theadroom\tholds up\tqueues\tslows\t")
 			first = false
 		}
 		x := c.Terms
-		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t\n", e.mark(c), c.Cost, x.TTFT, x.Impatience, x.Output, x.Eviction, x.Headroom, x.Prefill, x.Decode)
+		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t\n", e.mark(c), c.Cost, x.TTFT, x.Impatience, x.Output, x.Eviction, x.Headroom, x.Prefill, x.Queue, x.Decode)
 	}
 	t.Flush()
 }

@@ -17,6 +17,7 @@ type Terms struct {
 	Eviction feature.Seconds `json:"eviction"` // of prefixes in use, to be computed again
 	Headroom feature.Seconds `json:"headroom"` // of the last 10 % of the KV cache, where engines preempt
 	Prefill  feature.Seconds `json:"prefill"`  // the prefill holds up those that decode there
+	Queue    feature.Seconds `json:"queue"`    // and those that come while it waits
 	Decode   feature.Seconds `json:"decode"`   // one more sequence slows the others
 
 	// Impatience is what the wait for the first token counts beyond its time.
@@ -25,7 +26,7 @@ type Terms struct {
 
 // Cost is their sum.
 func (t *Terms) Cost() feature.Seconds {
-	return t.TTFT + t.Output + t.Eviction + t.Headroom + t.Prefill + t.Decode + t.Impatience
+	return t.TTFT + t.Output + t.Eviction + t.Headroom + t.Prefill + t.Queue + t.Decode + t.Impatience
 }
 
 const (
@@ -40,6 +41,10 @@ const (
 	// leastSteps is how many measured engine steps make an endpoint's speed
 	// count in how unequal the speeds are.
 	leastSteps = 100
+	// mostQueued is the greatest share of its time that an endpoint is believed to
+	// spend on prefill where it is reckoned how many come before a queue is empty:
+	// the rate of half a minute is no ground for more than that.
+	mostQueued = 0.7
 	// Speeds that differ by less than evenSpread times count as equal, and by
 	// spreadRange more as altogether unequal.
 	evenSpread  = 1.25
@@ -48,19 +53,17 @@ const (
 
 // prices are what the terms of all candidates of one decision have in common.
 type prices struct {
-	prefill float64 // of a second that one request is held up by another's prefill
-	decode  float64 // of a second that it is slowed by another's decoding
+	decode  float64 // of a second that one request is slowed by another's decoding
 	scraped bool    // every candidate says how full its KV cache is
 }
 
-// price finds the prices of the eligible candidates. What a request does to
+// price finds the prices of the eligible candidates. That a sequence slows the
 // others matters where speeds are unequal: on equal endpoints the load evens
-// out by itself, and all of it would only keep long requests waiting.
+// out by itself, and to count it would only keep long requests waiting.
 func (out *Choice) price(in *Input) {
 	s := &in.Settings
 	unequal := min(1, max(0, (out.spread(in)-evenSpread)/spreadRange))
 	out.prices = prices{
-		prefill: max(s.PrefillExternality*unequal, s.PrefillExternalityFloor),
 		decode:  s.DecodeExternality * unequal,
 		scraped: true,
 	}
@@ -127,7 +130,7 @@ func (c *Candidate) paced() physics.Coefficients {
 func (out *Choice) Terms(in *Input, i int) Terms {
 	if out.Policy != Predicted || feature.IsUnknown(out.Costs[i]) {
 		unknown := feature.Seconds(feature.Unknown)
-		return Terms{unknown, unknown, unknown, unknown, unknown, unknown, unknown}
+		return Terms{unknown, unknown, unknown, unknown, unknown, unknown, unknown, unknown}
 	}
 	return out.prices.terms(in, &in.Candidates[i], &out.Forecasts[i])
 }
@@ -151,7 +154,7 @@ func (p *prices) terms(in *Input, c *Candidate, f *feature.Forecast) Terms {
 	if capacity := c.Load.Profile.KVCapacityTokens; capacity > 0 {
 		full := or(c.HotTokens, 0) + uncached + or(led.GeneratedTokens, 0) - hotShare*capacity
 		evicts := min(1, max(0, full/uncached))
-		t.Eviction = feature.Seconds(s.EvictionWeight * evicts * work * (1 + p.prefill*held))
+		t.Eviction = feature.Seconds(s.EvictionWeight * evicts * work * (1 + s.EvictionExternality*held))
 
 		used := or(led.ContextTokens, 0)
 		if p.scraped {
@@ -164,12 +167,24 @@ func (p *prices) terms(in *Input, c *Candidate, f *feature.Forecast) Terms {
 	if !(budget > 0) {
 		budget = defaultBudget
 	}
-	t.Prefill = feature.Seconds(p.prefill * (work + slower*k.A*uncached/budget) * held)
+	t.Prefill = feature.Seconds(s.PrefillExternality * (work + slower*k.A*uncached/budget) * held)
+	t.Queue = feature.Seconds(s.QueueExternality * behind(k, led) * (max(0, float64(f.TTFT.P50)-work) + work/2))
 	if p.decode > 0 {
 		each := decodesSlower * (k.D + k.E*(r.PromptTokens+or(output, 0)/2)) / (1 - or(physics.Stolen(k, led), 0))
 		t.Decode = feature.Seconds(p.decode * sequences * each * shared(&led.Remaining, output))
 	}
 	return t
+}
+
+// behind is by how many times its own wait a request of middling prefill makes
+// others wait that come before the queue is empty again. In a queue of one server
+// that works a share u of its time, the work that is put behind a backlog is
+// waited for by all that come while the backlog and its own half last, and while
+// what they bring lasts: by arrivals x (backlog + work/2) / (1 - u), work each.
+// Of a request whose work is the mean, arrivals x work is u.
+func behind(k physics.Coefficients, l *feature.Ledger) float64 {
+	u := min(mostQueued, or(k.B*l.PrefillRate+k.C*l.PrefillContextRate, 0))
+	return u / (1 - u)
 }
 
 // or is v, or another number where it is unknown.

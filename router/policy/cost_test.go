@@ -22,7 +22,7 @@ func exact(in *policy.Input, c *policy.Candidate, t, q, h, scale float64, list [
 	k := c.Coefficients.Scaled(c.Load.Profile.SpeedFactor)
 	p, o, capacity := in.Request.PromptTokens, in.Request.ExpectedOutputTokens, c.Load.Profile.KVCapacityTokens
 	u := max(16, p-c.CachedTokens)
-	lamP, lamD := max(0.1*h, 0.03), 0.5*h
+	lamP, lamE, lamD := 0.3, 0.03, 0.5*h
 	work := scale * (k.B*u + k.C*u*(p-u/2))
 	alive, overlap, streamed, pending := 0.0, 0.0, 0.0, 0.0
 	for _, f := range list {
@@ -36,13 +36,15 @@ func exact(in *policy.Input, c *policy.Candidate, t, q, h, scale float64, list [
 		}
 	}
 	pe := min(1, max(0, (c.HotTokens+u+streamed-0.9*capacity)/u))
-	rho := min(0.85, 1.2*(k.B*c.Load.Ledger.PrefillRate+k.C*c.Load.Ledger.PrefillContextRate))
+	busy := k.B*c.Load.Ledger.PrefillRate + k.C*c.Load.Ledger.PrefillContextRate
+	rho := min(0.85, 1.2*busy)
 	return policy.Terms{
 		TTFT:     feature.Seconds(t),
 		Output:   feature.Seconds(q * o),
-		Eviction: feature.Seconds(3 * pe * work * (1 + lamP*alive)),
+		Eviction: feature.Seconds(3 * pe * work * (1 + lamE*alive)),
 		Headroom: feature.Seconds(30 * 1.3 * scale * k.B * max(0, c.Load.Scraped.KVUsed*capacity+pending+u+o/2-0.9*capacity)),
 		Prefill:  feature.Seconds(lamP * (work + scale*k.A*u/8192) * alive),
+		Queue:    feature.Seconds(min(0.7, busy) / (1 - min(0.7, busy)) * (t - work/2)),
 		Decode:   feature.Seconds(lamD * scale * (k.D + k.E*(p+o/2)) / (1 - rho) * overlap),
 	}
 }
@@ -129,6 +131,7 @@ func TestCostEqualsItsExactForm(t *testing.T) {
 			{"eviction", got.Eviction, want.Eviction},
 			{"headroom", got.Headroom, want.Headroom},
 			{"prefill", got.Prefill, want.Prefill},
+			{"queue", got.Queue, want.Queue},
 			{"decode", got.Decode, want.Decode},
 			{"cost", feature.Seconds(out.Costs[0]), want.Cost()},
 		} {
@@ -179,8 +182,7 @@ func TestHistogramsStandForRequests(t *testing.T) {
 			}
 			most += min(2*low-1, in.Request.ExpectedOutputTokens) - min(low, in.Request.ExpectedOutputTokens)
 		}
-		lamP := 0.1 * steepness(3)
-		each := lamP * (work + scale*c.Coefficients.A*1000/8192)
+		each := 0.3 * (work + scale*c.Coefficients.A*1000/8192)
 		if d := math.Abs(float64(got.Prefill - want.Prefill)); d > each*unsure+1e-9 || even && d > 2*each+0.01*float64(want.Prefill) {
 			t.Fatalf("prefill externality %v, exact %v, %v requests are unsure", got.Prefill, want.Prefill, unsure)
 		}
@@ -274,11 +276,11 @@ func TestTermsAreOfPredictedAlone(t *testing.T) {
 func TestWeightsOfZero(t *testing.T) {
 	in := unequal(4)
 	c := &in.Candidates[0]
-	c.HotTokens, c.Load.Scraped.KVUsed = 400_000, 1
+	c.HotTokens, c.Load.Scraped.KVUsed, c.Load.Ledger.PrefillRate = 400_000, 1, 5000
 	loaded(c, []flight{{1000, 1000, 5000, 10}})
 	expectAll(in, 1, 0.02)
 	full := decide(t, in).Terms(in, 0)
-	for name, x := range map[string]feature.Seconds{"eviction": full.Eviction, "headroom": full.Headroom, "prefill": full.Prefill, "decode": full.Decode} {
+	for name, x := range map[string]feature.Seconds{"eviction": full.Eviction, "headroom": full.Headroom, "prefill": full.Prefill, "queue": full.Queue, "decode": full.Decode} {
 		if !(x > 0) {
 			t.Errorf("%s is %v s", name, x)
 		}
@@ -289,7 +291,7 @@ func TestWeightsOfZero(t *testing.T) {
 		t.Errorf("impatience of 1.5 is %v s, want %v s beside %v s", got.Impatience, want, full.TTFT)
 	}
 	s.Impatience = 0
-	s.EvictionWeight, s.HeadroomWeight, s.PrefillExternality, s.PrefillExternalityFloor, s.DecodeExternality = 0, 0, 0, 0, 0
+	s.EvictionWeight, s.HeadroomWeight, s.EvictionExternality, s.PrefillExternality, s.QueueExternality, s.DecodeExternality = 0, 0, 0, 0, 0, 0
 	if got := decide(t, in).Terms(in, 0); got != (policy.Terms{TTFT: full.TTFT, Output: full.Output}) {
 		t.Errorf("without weights the terms are %+v", got)
 	}

@@ -11,11 +11,11 @@ import (
 )
 
 // encoding is the version of the bytes that Encode writes. Decode still reads
-// those before it: version 4 lacks the last number of the settings, version 3 also
+// those before it: version 5 lacks the last number of the settings, version 4 the last two, version 3 also
 // what candidates have in flight beside counts of it, version 2 also the canary and the last numbers of the settings and of
 // candidates.
 const (
-	encoding       = 5
+	encoding       = 6
 	oldestEncoding = 2
 )
 
@@ -127,14 +127,16 @@ func settingsOf(s *Settings, version byte) []*float64 {
 	all := []*float64{
 		&s.StickyShare, seconds(&s.StickySaved), seconds(&s.MaxTTFTPenalty), seconds(&s.PredictedPenalty),
 		&s.TokensPerRequest, &s.Exploration, seconds(&s.ExplorationHarm), &s.DefaultThroughput,
-		&s.EvictionWeight, &s.HeadroomWeight, &s.PrefillExternality, &s.PrefillExternalityFloor, &s.DecodeExternality, &s.ShedExcess,
-		&s.Impatience,
+		&s.EvictionWeight, &s.HeadroomWeight, &s.PrefillExternality, &s.EvictionExternality, &s.DecodeExternality, &s.ShedExcess,
+		&s.Impatience, &s.QueueExternality,
 	}
 	switch version {
 	case oldestEncoding:
 		return all[:8]
 	case 3, 4:
 		return all[:14]
+	case 5:
+		return all[:15]
 	}
 	return all
 }

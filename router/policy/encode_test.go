@@ -174,7 +174,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		{"nothing", nil, "end too early"},
 		{"another version", append([]byte{9}, good[1:]...), "encoding 9"},
-		{"an old version", append([]byte{1}, good[1:]...), "encoding 1, this build reads 2 to 5"},
+		{"an old version", append([]byte{1}, good[1:]...), "encoding 1, this build reads 2 to 6"},
 		{"bytes left over", append(policy.Encode(nil, in), 0, 0), "2 bytes left over"},
 		{"more candidates than bytes", slices.Concat(empty[:len(empty)-1], []byte{100}), "100 candidates"},
 		{"too many candidates", slices.Concat(empty[:len(empty)-1], []byte{0xa1, 0x8d, 0x06}, make([]byte, 3e6)), "100001 candidates"},
@@ -291,7 +291,7 @@ func TestOldEncodingIsRead(t *testing.T) {
 	if c.ColdAgo != 1.5 || c.Load.Scraped.KVUsed != 0.25 || !c.Residual.Known() || in.Turn != 9 || in.Settings.TokensPerRequest != 8000 {
 		t.Errorf("read %+v", c)
 	}
-	if in.Canary != 0 || in.Settings.EvictionWeight != 0 || in.Settings.Impatience != 0 || !feature.IsUnknown(c.HotTokens) || !feature.IsUnknown(c.Load.Ledger.GeneratedTokens) {
+	if in.Canary != 0 || in.Settings.EvictionWeight != 0 || in.Settings.Impatience != 0 || in.Settings.QueueExternality != 0 || !feature.IsUnknown(c.HotTokens) || !feature.IsUnknown(c.Load.Ledger.GeneratedTokens) {
 		t.Errorf("what the encoding lacks reads as %+v and %+v", in.Settings, c)
 	}
 	for n := range b {

@@ -9,8 +9,9 @@ import (
 // version 2 predicted counts what a request does to others, and objectives; since
 // version 3 the wait for room is that of all who wait before; since version 4 the
 // wait for the first token counts for more than the rest of an answer's time, and
-// waiting for room opens the valve later.
-const Version = 4
+// waiting for room opens the valve later; since version 5 who is held up counts
+// everywhere, also behind the request.
+const Version = 5
 
 // Input is everything Decide reads.
 type Input struct {
@@ -123,12 +124,13 @@ type Settings struct {
 	DefaultThroughput float64         `yaml:"default_peak_prefill_throughput" json:"default_peak_prefill_throughput"` // tokens/s where a profile gives none
 
 	// Of the cost of predicted; see Terms. 0 leaves a term out.
-	EvictionWeight          float64 `yaml:"eviction_weight" json:"eviction_weight"`                     // of prefill that eviction makes necessary again
-	HeadroomWeight          float64 `yaml:"headroom_weight" json:"headroom_weight"`                     // of tokens in the last 10 % of the KV cache
-	PrefillExternality      float64 `yaml:"prefill_externality" json:"prefill_externality"`             // of a second that others are held up, where speeds are unequal
-	PrefillExternalityFloor float64 `yaml:"prefill_externality_floor" json:"prefill_externality_floor"` // and at least, also where they are equal
-	DecodeExternality       float64 `yaml:"decode_externality" json:"decode_externality"`               // of a second that others are slowed, where speeds are unequal
-	Impatience              float64 `yaml:"impatience" json:"impatience"`                               // of a second until the first token, beside the second itself
+	EvictionWeight      float64 `yaml:"eviction_weight" json:"eviction_weight"`           // of prefill that eviction makes necessary again
+	HeadroomWeight      float64 `yaml:"headroom_weight" json:"headroom_weight"`           // of tokens in the last 10 % of the KV cache
+	PrefillExternality  float64 `yaml:"prefill_externality" json:"prefill_externality"`   // of a second that others are held up which decode there
+	QueueExternality    float64 `yaml:"queue_externality" json:"queue_externality"`       // of a second that others wait which come later
+	EvictionExternality float64 `yaml:"eviction_externality" json:"eviction_externality"` // of a second that others will be held up by what was evicted
+	DecodeExternality   float64 `yaml:"decode_externality" json:"decode_externality"`     // of a second that others are slowed, where speeds are unequal
+	Impatience          float64 `yaml:"impatience" json:"impatience"`                     // of a second until the first token, beside the second itself
 
 	ShedExcess float64 `yaml:"shed_excess" json:"shed_excess"` // all that may be shed is, where the best p90 exceeds its objective by this share
 }
@@ -136,11 +138,11 @@ type Settings struct {
 // Defaults are the published defaults of the matched configurations (valve
 // 18 s at 15,928 tokens/s, stickiness 0.8; llm-d's "sticky until saturated")
 // and those of predicted that were best or tied in simulation: twice of eviction
-// 3 and headroom 30, and of the floor, without which retrieval-augmented traffic
-// at high load lost 2.9 % against the better matched configuration. Without
-// impatience, differences in TTFT drown in those in TPOT where answers have
-// hundreds of tokens: simulated chat then had a TTFT p90 10 % above that of the
-// better matched configuration, with it 6 %, at no cost in E2E. Exploration may
+// 3 and headroom 30. Where others are held up, 0.3 of a second counts: of 0.03
+// replayed traffic of code completion lost 5 to 10 % of E2E against the better
+// matched configuration, with 0.3 it gains 5; with 1 conversations lose on the
+// TTFT p90 what they no longer gain on E2E. Impatience of 2 is what keeps that
+// TTFT p90 below the matched configuration's, at no cost in E2E. Exploration may
 // cost little, since each one also puts a second copy of a prefix somewhere.
 func Defaults() Settings {
 	return Settings{
@@ -153,12 +155,13 @@ func Defaults() Settings {
 		ExplorationHarm:   0.2,
 		DefaultThroughput: 15928,
 
-		EvictionWeight:          3,
-		HeadroomWeight:          30,
-		PrefillExternality:      0.1,
-		PrefillExternalityFloor: 0.03,
-		DecodeExternality:       0.5,
-		Impatience:              1,
+		EvictionWeight:      3,
+		HeadroomWeight:      30,
+		PrefillExternality:  0.3,
+		QueueExternality:    1,
+		EvictionExternality: 0.03,
+		DecodeExternality:   0.5,
+		Impatience:          2,
 
 		ShedExcess: 0.5,
 	}

@@ -102,7 +102,7 @@ func (s *setting) targets() []target {
 		{name: name, says: &other},
 		named(policy.CombinedLoad),
 		changed("own latency alone", func(s *policy.Settings) {
-			s.PrefillExternality, s.PrefillExternalityFloor, s.DecodeExternality, s.EvictionWeight, s.HeadroomWeight = 0, 0, 0, 0, 0
+			s.PrefillExternality, s.QueueExternality, s.DecodeExternality, s.EvictionWeight, s.HeadroomWeight = 0, 0, 0, 0, 0
 		}),
 		named(policy.LeastRequest),
 		changed("no impatience", func(s *policy.Settings) { s.Impatience = 0 }),
@@ -111,7 +111,7 @@ func (s *setting) targets() []target {
 		named(policy.RoundRobin),
 		changed("eviction and others thrice", func(s *policy.Settings) {
 			s.EvictionWeight *= 3
-			s.PrefillExternalityFloor, s.DecodeExternality = 3*s.PrefillExternalityFloor, 3*s.DecodeExternality
+			s.PrefillExternality, s.DecodeExternality = 3*s.PrefillExternality, 3*s.DecodeExternality
 		}),
 		named(policy.PredictorBlend),
 		{name: "token-load, valve at 2 s", policy: policy.TokenLoad, change: func(s *policy.Settings) { s.MaxTTFTPenalty = 2 }},

@@ -32,8 +32,10 @@ var ablations = []arm{
 	setting("without eviction", func(s *policy.Settings) { s.EvictionWeight = 0 }),
 	setting("without KV headroom", func(s *policy.Settings) { s.HeadroomWeight = 0 }),
 	setting("without externality", func(s *policy.Settings) {
-		s.PrefillExternality, s.PrefillExternalityFloor, s.DecodeExternality = 0, 0, 0
+		s.PrefillExternality, s.QueueExternality, s.EvictionExternality, s.DecodeExternality = 0, 0, 0, 0
 	}),
+	setting("nobody held up", func(s *policy.Settings) { s.PrefillExternality = 0 }),
+	setting("nobody queued behind", func(s *policy.Settings) { s.QueueExternality = 0 }),
 	setting("without impatience", func(s *policy.Settings) { s.Impatience = 0 }),
 	setting("without affinity", func(s *policy.Settings) { s.StickyShare, s.StickySaved = unreached, unreached }),
 	setting("valve always shut", func(s *policy.Settings) { s.PredictedPenalty, s.MaxTTFTPenalty = unreached, unreached }),
