@@ -89,12 +89,13 @@ func TestSwitchbackIntervalsHoldTheTruth(t *testing.T) {
 			Name: "toy", Start: start.Add(time.Minute), Block: 3 * time.Minute, BurnIn: 45 * time.Second, Pairs: 8, Seed: seed,
 			Arms: [2]string{"random", "two"},
 		}
+		text := plan.String()
 		r := judge(t, experiment.Options{}, seed, newQueues(seed), plan.End(), func(at time.Time) (string, string, int) {
 			place, ok := plan.At(at)
 			if !ok {
 				return "", "", 0
 			}
-			return plan.String(), plan.Arms[place.Arm], place.Arm
+			return text, plan.Arms[place.Arm], place.Arm
 		})
 		ttft := r.Switchback.Effects[0]
 		if float64(ttft.Difference.Low) <= truth && truth <= float64(ttft.Difference.High) {
@@ -155,9 +156,10 @@ func tossed(t *testing.T, seed uint64, long time.Duration, q *queues) experiment
 	t.Helper()
 	split := design.Split{Share: 0.5, Arms: [2]string{"random", "two"}}
 	coin := rand.New(rand.NewPCG(seed, 4))
+	text := split.String()
 	return judge(t, experiment.Options{Horizon: 30 * time.Second}, seed, q, start.Add(long), func(time.Time) (string, string, int) {
 		arm := coin.IntN(2)
-		return split.String(), split.Arms[arm], arm
+		return text, split.Arms[arm], arm
 	}).Split.Effects[0]
 }
 
