@@ -44,12 +44,13 @@ check: setup lint build commands check-tests check-fuzz verify ## everything a c
 	@echo "check: ok"
 
 .PHONY: lint
-lint: ## formatting, vet, staticcheck, import rules
+lint: ## formatting, vet, staticcheck, import rules, notebooks without outputs
 	$(Q)scripts/step gofmt scripts/check-format
 	$(Q)scripts/step vet $(GO) vet ./...
 	$(Q)scripts/step vet-tools $(GO) -C tools vet ./...
 	$(Q)scripts/step staticcheck $(STATICCHECK) ./...
 	$(Q)scripts/step layers $(GO) test -vet=off $(V) ./internal/layers
+	$(Q)scripts/step notebooks scripts/check-notebooks
 
 .PHONY: commands
 commands: build # every make target and spillway verb named in the documents exists
@@ -63,6 +64,10 @@ check-tests: # the concurrent packages under the race detector, the others witho
 .PHONY: check-fuzz
 check-fuzz:
 	$(Q)scripts/step fuzz scripts/fuzz $(FUZZTIME)
+
+.PHONY: notebooks
+notebooks: setup build ## execute every notebook on a simulated log, from a file and from a store (installs Debian's Jupyter)
+	$(Q)scripts/step notebooks scripts/notebooks $(PAGES)
 
 .PHONY: race
 race: setup ## run every test under the race detector
@@ -128,6 +133,10 @@ bench-evaluate: ## how far each instrument can be trusted that says what another
 .PHONY: bench-failures
 bench-failures: ## what clients see when the predictor is killed, hangs, or answers garbage, beside the matched configuration (minutes)
 	$(Q)$(GO) run ./internal/bench/failures --out docs/results
+
+.PHONY: bench-advise
+bench-advise: ## whether spillway advise names the configuration that wins in simulation, on seeds it has not seen (minutes)
+	$(Q)$(GO) run ./internal/bench/advise --out docs/results
 
 .PHONY: bench-signals
 bench-signals: ## what scrapes that are 1 s and 10 s old cost in simulation, against fresh ones (minutes)
