@@ -54,7 +54,7 @@ func makeColumns() []Column {
 		{"class", "text", "its class", func(r *Row) any { return &r.Decision.ChosenClass }},
 		{"propensity", "probability", "that it would be chosen, over the decision's own draws", func(r *Row) any { return &r.Decision.Propensity }},
 		{"explored", "true or false", "chosen by exploration", func(r *Row) any { return &r.Decision.Explored }},
-		{"complete", "true or false", "the store holds every candidate of it", func(r *Row) any { return &r.Decision.Complete }},
+		{"complete", "true or false", "the store that logged it holds every candidate of it", func(r *Row) any { return &r.Decision.Complete }},
 		{"rest", "endpoints", "candidates that the store does not hold", func(r *Row) any { return &r.Decision.Rest }},
 		{"rest_cost_min", "seconds", "least cost of those", func(r *Row) any { return &r.Decision.RestCostMin }},
 		{"rest_cost_max", "seconds", "greatest cost of those", func(r *Row) any { return &r.Decision.RestCostMax }},

@@ -15,11 +15,12 @@ import (
 )
 
 // groupRows is how many rows a row group has at most, and groupBytes how much of
-// candidates: a writer holds that in memory, compressed to about a fifth. Smaller
-// groups would cost whoever reads, who holds some 80 KiB for each group of a file.
+// candidates: a writer holds that in memory, compressed to an eighth or so. Smaller
+// groups would cost whoever reads, who holds some 70 KiB for each group of a file;
+// of the group that is being read it holds a page of each column.
 const (
 	groupRows  = 30_000
-	groupBytes = 256 << 20
+	groupBytes = 512 << 20 // the least that Parquet's own documentation asks for
 )
 
 // batchRows is how many rows are read at once.
@@ -41,8 +42,14 @@ func NewParquet(w io.Writer) *Parquet {
 		group[columns[i].Name] = parquet.Compressed(nodeOf(columns[i].at(new(Row))), &parquet.Zstd)
 	}
 	schema := parquet.NewSchema("decision", group)
+	options := []parquet.WriterOption{schema, parquet.MaxRowsPerRowGroup(groupRows)}
+	for i := range columns {
+		if isLarge(columns[i].at(new(Row))) {
+			options = append(options, parquet.SkipPageBounds(columns[i].Name))
+		}
+	}
 	p := &Parquet{
-		w:      parquet.NewGenericWriter[any](w, schema, parquet.MaxRowsPerRowGroup(groupRows)),
+		w:      parquet.NewGenericWriter[any](w, options...),
 		places: make([]int, len(columns)),
 		row:    []parquet.Row{make(parquet.Row, len(columns))},
 	}
@@ -90,6 +97,16 @@ func nodeOf(at any) parquet.Node {
 		return parquet.Leaf(parquet.ByteArrayType)
 	}
 	return parquet.String()
+}
+
+// isLarge reports whether the least and greatest value of a column, which a file
+// tells of every row group, are long and tell nothing.
+func isLarge(at any) bool {
+	switch at.(type) {
+	case *candidateTable, *candidateVectors, *[]byte:
+		return true
+	}
+	return false
 }
 
 func valueOf(at any, column int) parquet.Value {
