@@ -19,7 +19,7 @@
 // of the cost, fallbacks, forecasts. The true effect is that on the mean of all
 // requests of the very traffic of the log, on the very engines, from runs of both
 // with equal noise, several times; its interval is Student's over these. That of a
-// switchback is the same on the longer traffic that it takes.
+// switchback is the same on the longer traffic that it takes, from fewer runs.
 //
 // # Instruments
 //

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spillway-llm/spillway/internal/evaluate/simulate"
 )
@@ -37,7 +36,6 @@ type study struct {
 	sent    int                 // requests, in all runs
 	trusted bool                // the fitted fleet's own check
 	why     string              // where it is not
-	spent   time.Duration       // on fitting and simulating the fitted fleet; not in any file
 }
 
 // logStream and truthStream keep the noise of the log and of experiments from that
@@ -74,7 +72,6 @@ func (w *world) judge(ctx context.Context, seed uint64, repeats int) (*study, er
 		s.sent += m.sent
 	}
 	s.failed = base[0].failed
-	began := time.Now()
 	var served simulate.Forecaster
 	if w.logged.says == forests {
 		served = b.Evaluator
@@ -84,7 +81,6 @@ func (w *world) judge(ctx context.Context, seed uint64, repeats int) (*study, er
 		return nil, fmt.Errorf("%s: %w", w.name, err)
 	}
 	s.trusted, s.why = m.check.Trusted, m.check.Why()
-	s.spent = time.Since(began)
 	for _, t := range w.targets {
 		p := pair{world: w, target: t, estimates: silent(), rows: len(rows)}
 		to := t.of(w.logged)
@@ -99,11 +95,9 @@ func (w *world) judge(ctx context.Context, seed uint64, repeats int) (*study, er
 		if p.overlap, err = oneRequest(rows, t.asked(b), seed, &p.estimates); err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", w.name, t.name, err)
 		}
-		began := time.Now()
 		if err := m.ask(ctx, t.simulated(b), &p.estimates); err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", w.name, t.name, err)
 		}
-		s.spent += time.Since(began)
 		if err := w.experiments(ctx, b, &t, from, &p.estimates); err != nil {
 			return nil, err
 		}
@@ -117,7 +111,7 @@ func (w *world) repeat(ctx context.Context, b *bundles, s *setting, seed uint64,
 	out := make([]means, repeats)
 	for i := range out {
 		var err error
-		if out[i], err = w.run(ctx, b, s, seeds{engines: seed, traffic: seed, run: seed + truthStream + uint64(i)}); err != nil {
+		if out[i], err = w.run(ctx, b, s, seeds{engines: seed, traffic: seed, run: seed + truthStream + uint64(i)}, i < longRuns); err != nil {
 			return nil, err
 		}
 	}

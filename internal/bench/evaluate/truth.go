@@ -24,11 +24,12 @@ const (
 func (q quantity) String() string { return [quantities]string{"mean TTFT", "mean E2E"}[q] }
 
 // means are of the requests of one run, in seconds: of those that were sent
-// while the log was written, and of all.
+// while the log was written, and of all that an experiment takes.
 type means struct {
-	log, all [quantities]float64
-	sent     int // in all
-	failed   int
+	log    [quantities]float64
+	all    [quantities]float64 // of long runs
+	sent   int                 // in all
+	failed int
 }
 
 // tally adds up what clients see.
@@ -63,10 +64,15 @@ func seen(o *fleet.Outcome, patience time.Duration) [quantities]float64 {
 	return [quantities]float64{patience.Seconds(), patience.Seconds()}
 }
 
-// run simulates a world as it is routed by s, to the end of all traffic.
-func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds) (means, error) {
+// run simulates a world as it is routed by s, to the end of the log or, if it is a
+// long run, of an experiment.
+func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds, long bool) (means, error) {
 	p := w.period()
-	c, err := w.config(from, p.ends)
+	length := p.logEnds
+	if long {
+		length = p.ends
+	}
+	c, err := w.config(from, length)
 	if err != nil {
 		return means{}, err
 	}
@@ -100,13 +106,18 @@ type effect = trial.Change
 // on that of an experiment.
 type truths struct{ log, all [quantities]effect }
 
+// longRuns is how many of the runs that tell the truth, the first ones, are long.
+const longRuns = 3
+
 // truth compares runs of equal seeds.
 func truth(logged, target []means) (out truths) {
 	for q := range quantities {
 		var log, all []float64
 		for i := range logged {
 			log = append(log, math.Log(target[i].log[q]/logged[i].log[q]))
-			all = append(all, math.Log(target[i].all[q]/logged[i].all[q]))
+			if i < longRuns {
+				all = append(all, math.Log(target[i].all[q]/logged[i].all[q]))
+			}
 		}
 		out.log[q], out.all[q] = trial.ChangeOf(log), trial.ChangeOf(all)
 	}
