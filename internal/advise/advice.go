@@ -180,9 +180,9 @@ func (a *Advice) decide() {
 	case a.Doubt != "":
 		say("%s. So what binds decides alone.", capital(a.Doubt))
 	case a.Simulated:
-		say("In simulation %s has a mean E2E latency %s of %s's.", other, against.text(), a.Matched)
+		say("In simulation %s's mean E2E latency is %s against %s's.", other, against.text(), a.Matched)
 	default:
-		say("Simulation does not tell the matched configurations apart by more than 3 %% (%s: %s of %s's mean E2E latency), so what binds says which.", other, against.text(), a.Matched)
+		say("Simulation does not prove a difference above 3 %% between the matched configurations (mean E2E latency of %s: %s against %s's), so what binds says which.", other, against.text(), a.Matched)
 	}
 	a.Recommended = a.Matched
 	switch better, worse := predicted.High < -matters, predicted.Low > 0 && predicted.Mean > matters; {
@@ -195,7 +195,7 @@ func (a *Advice) decide() {
 		say("The traffic is of several kinds, but predicted, on the analytic prior alone, is worse: %s.", predicted.text())
 	case a.Class.Several():
 		a.Recommended = policy.Predicted
-		say("The traffic is of several kinds, which no matched configuration suits throughout; predicted's mean E2E latency is %s of %s's.", predicted.text(), a.Matched)
+		say("The traffic is of several kinds, which no matched configuration suits throughout; predicted's mean E2E latency is %s against %s's.", predicted.text(), a.Matched)
 	case better:
 		a.Recommended = policy.Predicted
 		say("Predicted is better by more than 3 %%: %s.", predicted.text())

@@ -28,7 +28,7 @@ func Same(plan workload.Plan) func(seed uint64) workload.Plan {
 // two of them.
 const (
 	stretches = 4
-	apart     = 30 * time.Second
+	apart     = 5 * time.Second
 )
 
 // Stretches is traffic of at most most items, for those that are more: as many

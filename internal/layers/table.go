@@ -232,6 +232,8 @@ var Table = []Layer{
 		Why:     "worlds and intervals of benchmarks that compare the router with itself on equal requests"},
 	{Package: "internal/bench/failures", May: []string{"internal/bench", "internal/bench/trial", "internal/feature", "internal/fleet", "router/correction", "router/policy"},
 		Why: "spoils what a predictor says and looks at what clients see"},
+	{Package: "internal/bench/advise", May: []string{"internal/bench", "internal/bench/trial", "internal/advise", "internal/physics", "internal/workload", "router/policy"},
+		Why: "judges advice on seeds that it was not given on, with the code that gives it"},
 	{Package: "internal/bench/signals", May: []string{"internal/bench", "internal/bench/trial", "internal/feature", "internal/fleet"},
 		Why: "ages what a router knows of its endpoints and looks at what clients see"},
 	{Package: "internal/bench/scale",

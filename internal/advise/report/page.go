@@ -15,12 +15,18 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// caveats are what holds of every advice.
-var caveats = []string{
-	"Engines are simulated from a step model with five coefficients. Each seed draws engines of which every coefficient differs by up to 25 % from the profile, and the intervals hold that and chance, but nothing that the model lacks.",
-	"Predicted is simulated on the analytic prior, without forests: what a trained bundle adds is not in it.",
-	"The traffic is what it was: it doesn't answer to slower or faster service, but for sessions and closed loops, whose next turn waits for the answer before.",
-	"Policies are compared by mean end-to-end latency. Where TTFT matters more to you, read its column.",
+// caveats are what the numbers don't hold.
+func caveats(a *advise.Advice) []string {
+	engines := "Each seed draws engines of which every coefficient differs by up to 25 % from the profile, so the intervals hold that, and chance, but nothing that the model lacks."
+	if a.Logged {
+		engines = "They were fitted to the log, to another part of it with each seed, so the intervals hold how little the log tells, and chance, but nothing that the model lacks."
+	}
+	return []string{
+		"Engines are simulated from a step model with five coefficients. " + engines,
+		"Predicted is simulated on the analytic prior, without forests: what a trained bundle adds is not in it.",
+		"The traffic is what it was: it doesn't answer to slower or faster service, but for sessions and closed loops, whose next turn waits for the answer before.",
+		"Policies are compared by mean end-to-end latency. Where TTFT matters more to you, read its column.",
+	}
 }
 
 // WritePage writes the same as one page that needs nothing but itself.
@@ -34,7 +40,7 @@ func WritePage(w io.Writer, s Subject, a *advise.Advice) error {
 		Uses, Results    [][]string
 		Valve, Settings  string
 	}{
-		Subject: s, Advice: a, Caveats: caveats,
+		Subject: s, Advice: a, Caveats: caveats(a),
 		Basis: capital(basis(a)), Simulated: capital(simulated(a)),
 		Use: use(a), Bars: bars(a).SVG(), Parts: parts(a).SVG(),
 		Uses: uses(a), Results: results(a), Valve: capital(a.Valve.Says), Settings: settings(a),

@@ -106,10 +106,24 @@ func use(a *advise.Advice) template.HTML {
 	if total := a.Every * float64(n); total < 180 {
 		unit, seconds = "seconds", 1
 	}
-	for k := range 5 {
-		place := left + width*float64(k)/4
-		fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666">%.3g</text>`+"\n", place, top+strip+15, a.Every*float64(n)*float64(k)/4/seconds)
+	length := a.Every * float64(n) / seconds
+	for at, step := 0.0, stepOf(length); at <= length; at += step {
+		fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666">%g</text>`+"\n", left+width*at/max(length, 1e-9), top+strip+15, at)
 	}
 	fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666">%s since the first request</text>`+"\n</svg>\n", left+width/2, top+strip+33, unit)
 	return template.HTML(s.String())
+}
+
+// stepOf is a round number that fits into a length four to ten times.
+func stepOf(length float64) float64 {
+	step := 1.0
+	for _, more := range []float64{2, 2.5, 2} { // 1, 2, 5, 10
+		if length/step > 10 {
+			step *= more
+		}
+	}
+	for length/step > 10 {
+		step *= 2
+	}
+	return step
 }
