@@ -43,7 +43,7 @@ func TestTableSaysWhatToDo(t *testing.T) {
 	}
 	for _, want := range []string{
 		"mixed at 3 requests/s on 10 endpoints", "recommended: predicted (of the matched configurations: active-request)",
-		"Time for decoding binds", "2 paired seeds of 1200 requests", "12.5 ±0.5", "+10.0 [-5.0, +20.0]", "compared",
+		"Time for decoding binds", "over time: ppk. (", "2 paired seeds of 1200 requests", "12.5 ±0.5", "+10.0 [-5.0, +20.0]", "compared",
 		"policy: predicted\n  fallback: active-request", "max_ttft_penalty: 4\n", "default_peak_prefill_throughput: 16000",
 	} {
 		if !strings.Contains(out.String(), want) {

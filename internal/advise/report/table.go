@@ -35,6 +35,7 @@ func WriteTable(w io.Writer, s Subject, a *advise.Advice) error {
 		fmt.Fprintf(tab, "  %s\t\n", strings.Join(row, "\t"))
 	}
 	_ = tab.Flush() // into memory
+	fmt.Fprintf(&text, "  over time: %s (p prefill, d decode, s slots, k kv, . nothing)\n", strip(a.Moments))
 	fmt.Fprintf(&text, "\nwhat each choice would give, %s\n", simulated(a))
 	tab = tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range results(a) {
@@ -77,6 +78,31 @@ func uses(a *advise.Advice) [][]string {
 	}
 	rows[2] = append(rows[2], "", percent(float64(c.Prefill)), percent(float64(c.Decode)), percent(float64(c.Slots)), percent(float64(c.KV)))
 	return rows
+}
+
+// longest is at most how many letters a strip has.
+const longest = 60
+
+// strip is what binds over time, a letter for each moment or, where there are many,
+// for every so many of them.
+func strip(moments []advise.Moment) string {
+	every := max(1, (len(moments)+longest-1)/longest)
+	var out strings.Builder
+	for from := 0; from < len(moments); from += every {
+		counts := map[advise.Resource]int{}
+		most := moments[from].Binds
+		for _, m := range moments[from:min(from+every, len(moments))] {
+			if counts[m.Binds]++; counts[m.Binds] > counts[most] {
+				most = m.Binds
+			}
+		}
+		if most == advise.Nothing {
+			out.WriteByte('.')
+		} else {
+			out.WriteByte(most.String()[0])
+		}
+	}
+	return out.String()
 }
 
 // results is the table of what the policies would give.

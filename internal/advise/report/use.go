@@ -17,7 +17,7 @@ const (
 	right     = 16
 	plotTop   = 62
 	plotHigh  = 220
-	strip     = 16 // what binds, below
+	stripHigh = 16 // what binds, below
 )
 
 // colors are those of resources; nothing is grey.
@@ -32,7 +32,7 @@ func use(a *advise.Advice) template.HTML {
 	width := float64(pageWidth - left - right)
 	x := func(i int) float64 { return left + width*float64(i)/float64(max(n, 1)) }
 	y := func(v float64) float64 { return plotTop + plotHigh*(1-v) }
-	height := plotTop + plotHigh + strip + 62
+	height := plotTop + plotHigh + stripHigh + 62
 	var s strings.Builder
 	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="11" fill="#333">`+"\n", pageWidth, height, pageWidth, height)
 	fmt.Fprintf(&s, `<rect width="%d" height="%d" fill="#ffffff"/><text x="16" y="20" font-size="13" font-weight="600">Use of the fleet over time, and what binds</text>`+"\n", pageWidth, height)
@@ -98,7 +98,7 @@ func use(a *advise.Advice) template.HTML {
 		for to < n && a.Moments[to].Binds == a.Moments[from].Binds {
 			to++
 		}
-		fmt.Fprintf(&s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s"><title>%s binds</title></rect>`+"\n", x(from), top, x(to)-x(from), strip, colors[a.Moments[from].Binds], a.Moments[from].Binds)
+		fmt.Fprintf(&s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%d" fill="%s"><title>%s binds</title></rect>`+"\n", x(from), top, x(to)-x(from), stripHigh, colors[a.Moments[from].Binds], a.Moments[from].Binds)
 		from = to
 	}
 	fmt.Fprintf(&s, `<text x="%d" y="%.1f" text-anchor="end" fill="#666">binds</text>`+"\n", left-6, top+12)
@@ -108,9 +108,9 @@ func use(a *advise.Advice) template.HTML {
 	}
 	length := a.Every * float64(n) / seconds
 	for at, step := 0.0, stepOf(length); at <= length; at += step {
-		fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666">%g</text>`+"\n", left+width*at/max(length, 1e-9), top+strip+15, at)
+		fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666">%g</text>`+"\n", left+width*at/max(length, 1e-9), top+stripHigh+15, at)
 	}
-	fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666">%s since the first request</text>`+"\n</svg>\n", left+width/2, top+strip+33, unit)
+	fmt.Fprintf(&s, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666">%s since the first request</text>`+"\n</svg>\n", left+width/2, top+stripHigh+33, unit)
 	return template.HTML(s.String())
 }
 
