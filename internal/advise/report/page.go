@@ -83,14 +83,15 @@ func bars(a *advise.Advice) plot.Rows {
 // parts shows the changes in mean E2E over time.
 func parts(a *advise.Advice) plot.Chart {
 	chart := plot.Chart{
-		Title: "Mean E2E against " + a.Matched + ", by when requests were sent", X: "% of the time", Y: "change in %",
+		Title: "Mean E2E against " + a.Matched + ", by when requests were sent", X: "% of the time", Y: "change in %, drawn up to 200",
 		Width: pageWidth, Height: 280,
 	}
 	for i := range a.Results {
 		r := &a.Results[i]
 		line := plot.Line{Name: r.Policy, Color: i}
 		for k, c := range r.Parts {
-			line.Points = append(line.Points, plot.Point{X: 100 * (float64(k) + 0.5) / float64(len(r.Parts)), Y: 100 * c.Mean, Low: 100 * c.Low, High: 100 * c.High})
+			drawn := func(v float64) float64 { return 100 * min(v, 2) } // else one part without shape hides all others
+			line.Points = append(line.Points, plot.Point{X: 100 * (float64(k) + 0.5) / float64(len(r.Parts)), Y: drawn(c.Mean), Low: drawn(c.Low), High: drawn(c.High)})
 		}
 		chart.Lines = append(chart.Lines, line)
 	}
