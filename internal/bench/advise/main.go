@@ -32,8 +32,11 @@ type options struct {
 	seeds int
 }
 
-// ownSeed is the first of the seeds that advice is given on.
-const ownSeed = 1001
+// Of the seeds that advice is given on, the first, and how many there may be.
+const (
+	ownSeed  = 1001
+	ownSeeds = 100
+)
 
 func main() {
 	var o options
@@ -51,8 +54,11 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, o options) error {
-	if o.seeds < 2 || o.seed+uint64(o.seeds) > ownSeed {
-		return fmt.Errorf("--seed %d, --seeds %d: want at least 2, below %d, on which advice is given", o.seed, o.seeds, ownSeed)
+	switch last := o.seed + uint64(max(o.seeds, 1)) - 1; {
+	case o.seeds < 2:
+		return fmt.Errorf("--seeds: want at least 2, not %d", o.seeds)
+	case last >= ownSeed && o.seed < ownSeed+ownSeeds:
+		return fmt.Errorf("--seed: advice is given on seeds %d to %d, and may not be judged on them", ownSeed, ownSeed+ownSeeds-1)
 	}
 	cases, err := allCases()
 	if err != nil {
