@@ -121,7 +121,7 @@ var Table = []Layer{
 		May:     []string{"internal/feature", "internal/physics", "internal/physics/fit", "internal/splitmix", "internal/workload", "internal/fleet", "internal/evaluate", "router/policy", "router/prefix"},
 		Modules: []string{gonum},
 		Why:     "replays a log through the simulator's own fleet; who asks and what is shown is another's"},
-	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/evaluate/experiment", "internal/plot"},
+	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/evaluate/simulate", "internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/evaluate/experiment", "internal/plot"},
 		Why: "shows what an evaluation came to and estimates nothing itself"},
 
 	{Package: "internal/advise", Pure: true,

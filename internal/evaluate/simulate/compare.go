@@ -15,7 +15,9 @@ type Effect struct {
 	Metric string            `json:"metric"` // "TTFT mean", "TTFT p90", ... "failed", "hit rate"
 	Before feature.Number    `json:"before"` // means over the seeds; seconds or shares
 	After  feature.Number    `json:"after"`
-	Change evaluate.Interval `json:"change"` // after/before - 1 of latencies; after - before of shares
+	Change evaluate.Interval `json:"change"` // after/before - 1 where it is relative, else after - before
+
+	Relative bool `json:"relative"` // of latencies; not of shares
 }
 
 // carried is how much of the check's departure an effect is taken to be wrong by:
@@ -37,7 +39,7 @@ func Compare(before, after []Result, c *Check) []Effect {
 			{"p90", func(t *Times) feature.Seconds { return t.P90 }},
 		} {
 			value := func(m *Metrics) float64 { return float64(q.of(of.times(m))) }
-			e := Effect{Metric: of.name + " " + q.name}
+			e := Effect{Metric: of.name + " " + q.name, Relative: true}
 			wrong := 0.0
 			if c != nil {
 				wrong = carried * math.Abs(math.Log(value(&c.Simulated)/value(&c.Logged)))

@@ -127,9 +127,8 @@ func (m *Model) converse() {
 	}
 }
 
-// rehearse says what of the log comes once before it, so that it begins in the
-// middle of things as the real one did: the requests of its first part, whose
-// prompts are others' but for what caches held.
+// rehearse says what of the log comes once before and behind it: the requests of its
+// first part, whose prompts are others' but for what caches held.
 func (m *Model) rehearse() {
 	m.starts = seconds(rehearsed * m.log.to.Sub(m.log.from).Seconds()).Round(time.Millisecond)
 	for m.copied < len(m.sessions) && m.log.requests[m.sessions[m.copied].turns[0]].at < m.starts.Seconds() {
@@ -151,22 +150,33 @@ func (m *Model) believe() {
 	}
 }
 
-// Plan is the traffic of the log, after a rehearsal of its first fifth until the
-// plan's Warmup: conversations begin when they began, and each further turn comes as
-// long after the answer before it as it did. Sessions of the rehearsal have indices
-// below 0.
+// Plan is the traffic of the log: conversations begin when they began, and each
+// further turn comes as long after the answer before it as it did. Until the plan's
+// Warmup its first fifth comes once before, and once more behind it, so that it
+// begins and ends in the middle of things. Sessions of these have indices below 0
+// and from the number of the log's on.
 func (m *Model) Plan() workload.Plan {
 	return workload.Plan{
 		Timeout: patience,
 		Warmup:  m.starts,
 		Sessions: func(yield func(workload.Session) bool) {
 			for k := range m.copied {
-				if !yield(m.session(k, true)) {
+				s := m.session(k, true)
+				if s.Index = -1 - k; !yield(s) {
 					return
 				}
 			}
 			for k := range m.sessions {
-				if !yield(m.session(k, false)) {
+				s := m.session(k, false)
+				if s.At += m.starts; !yield(s) {
+					return
+				}
+			}
+			length := seconds(m.log.to.Sub(m.log.from).Seconds())
+			for k := range m.copied {
+				s := m.session(k, true)
+				s.Index, s.At = len(m.sessions)+k, s.At+m.starts+length
+				if !yield(s) {
 					return
 				}
 			}
@@ -174,7 +184,8 @@ func (m *Model) Plan() workload.Plan {
 	}
 }
 
-// session is the k-th conversation, or its copy before the log.
+// session is the k-th conversation, or its part that is copied, from the log's
+// beginning.
 func (m *Model) session(k int, copied bool) workload.Session {
 	l := m.log
 	of := m.sessions[k].turns
@@ -186,10 +197,7 @@ func (m *Model) session(k int, copied bool) workload.Session {
 		of = of[:n]
 	}
 	first := &l.requests[of[0]]
-	s := workload.Session{Index: k, At: m.starts + seconds(first.at), Class: first.class, Turns: make([]workload.Turn, len(of))}
-	if copied {
-		s.Index, s.At = k-m.copied, seconds(first.at)
-	}
+	s := workload.Session{Index: k, At: seconds(first.at), Class: first.class, Turns: make([]workload.Turn, len(of))}
 	for i, r := range of {
 		q, t := &l.requests[r], &s.Turns[i]
 		*t = workload.Turn{PromptTokens: q.prompt, OutputTokens: q.output, BlockTokens: blockTokens}
@@ -342,7 +350,7 @@ func (m *Model) replay(ctx context.Context, s *Setting, seed uint64, draw int) (
 	c := fleet.WorldConfig{
 		Engines: m.Engines(draw), Router: m.router(s), Plan: m.Plan(), Seed: seed, BlockTokens: blockTokens,
 		Sink: func(o fleet.Outcome) {
-			if o.Session >= 0 {
+			if o.Session >= 0 && o.Session < len(m.sessions) {
 				out[m.sessions[o.Session].turns[o.Turn]] = seenOf(&o)
 			}
 		},
@@ -358,6 +366,7 @@ type Log struct {
 	LLM       string    `json:"llm"`
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
+	Settled   time.Time `json:"settled"` // from when on requests are judged
 	Requests  int       `json:"requests"`
 	Sessions  int       `json:"conversations"`
 	Endpoints []Found   `json:"endpoints"`
@@ -378,7 +387,7 @@ type Found struct {
 func (m *Model) Log() Log {
 	l := m.log
 	out := Log{
-		LLM: l.llm, From: l.from, To: l.to, Requests: len(l.requests), Sessions: len(m.sessions),
+		LLM: l.llm, From: l.from, To: l.to, Settled: l.from.Add(seconds(l.settled)), Requests: len(l.requests), Sessions: len(m.sessions),
 		Policy: l.setting.policy, Fallback: l.setting.fallback(), Notes: m.notes(),
 	}
 	for e := range l.endpoints {
