@@ -21,6 +21,7 @@ type views struct {
 	warm  []int     // with cached tokens
 	peak  float64   // sum of peak prefill throughputs
 	until time.Time // until then no standing changes by itself
+	at    time.Time // of the decision that candidates were described for
 }
 
 // changed says that something happened at a target.
@@ -51,13 +52,15 @@ func (r *router) view(q *query, now time.Time) (peak float64) {
 		SLOTPOT:              objective(q.asks.TPOT),
 		Priority:             float64(q.asks.Priority),
 	}
-	if !v.known || now.After(v.until) || r.always || r.forecasts() {
-		r.describeAll(now)
+	if !r.seen(now) {
+		if !v.known || now.After(v.until) || r.always || r.forecasts() {
+			r.describeAll(now)
+		}
+		for _, i := range v.stale {
+			r.describe(i, now)
+		}
+		v.stale = v.stale[:0]
 	}
-	for _, i := range v.stale {
-		r.describe(i, now)
-	}
-	v.stale = v.stale[:0]
 	if in.Policy == policy.WeightedBlend { // nothing else asks for it
 		for i, t := range r.targets {
 			in.Candidates[i].ColdAgo = t.coldAgo(now)

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/fleet"
@@ -25,9 +27,10 @@ func setting(name string, change func(*policy.Settings)) arm {
 // unreached is longer than any wait, and more than any share.
 const unreached = 1e9
 
-// ablations are all parts that can be switched off here. What the recomputation
-// of the prior under the ledger's lock is worth can't be told: forecasts take no
-// time in the simulator, so none is ever older than the ledger.
+// ablations are all parts that can be switched off here. Forecasts take no time in
+// the simulator: without the recomputation of priors under the ledger's lock,
+// decisions see the ledger as it was up to 5 ms ago, which is the deadline of a
+// forecast.
 var ablations = []arm{
 	setting("without eviction", func(s *policy.Settings) { s.EvictionWeight = 0 }),
 	setting("without KV headroom", func(s *policy.Settings) { s.HeadroomWeight = 0 }),
@@ -48,6 +51,7 @@ var ablations = []arm{
 			c.Forecaster = ttftAlone{c.Forecaster}
 		}
 	}),
+	ablation("without recomputed priors", func(c *fleet.RouterConfig) { c.Without.Recompute = 5 * time.Millisecond }),
 	ablation("4 forecast of 10", func(c *fleet.RouterConfig) { c.Candidates = 4 }),
 }
 
@@ -101,22 +105,19 @@ func writeAblations(w io.Writer, studies []*study) {
 		return
 	}
 	fmt.Fprintf(w, "\n## Without one part\n\nChanges in percent against predicted as it is, %d seeds.\n", studies[0].count(studies[0].arm(rows[0].Name)))
+	shown := slices.DeleteFunc(slices.Clone(groups), func(g group) bool { return len(of(studies, g)) == 0 })
 	for _, m := range ablatedMetrics {
 		fmt.Fprintf(w, "\n| %s |", m)
 		line := "\n|---|"
-		for _, g := range groups {
+		for _, g := range shown {
 			fmt.Fprintf(w, " %s |", g)
 			line += "---:|"
 		}
 		fmt.Fprintln(w, line)
 		for _, r := range rows {
 			fmt.Fprintf(w, "| %s |", r.Name)
-			for _, g := range groups {
-				if c, ok := r.Changes[string(g)+" "+identifier(m)]; ok {
-					fmt.Fprintf(w, " %s |", c)
-				} else {
-					fmt.Fprint(w, " - |")
-				}
+			for _, g := range shown {
+				fmt.Fprintf(w, " %s |", r.Changes[string(g)+" "+identifier(m)])
 			}
 			fmt.Fprintln(w)
 		}

@@ -64,16 +64,16 @@ func run(ctx context.Context, out io.Writer, o options) error {
 	for i := range o.seeds {
 		seeds = append(seeds, o.seed+uint64(i))
 	}
-	run := arms
+	run, command := arms, "make bench-policies"
 	if o.ablate {
-		run = slices.Concat(arms, ablations)
+		run, command = slices.Concat(arms, ablations), command+" ABLATE=1"
 	}
 	studies, err := runAll(ctx, worlds, run, seeds, bench.Progress("worlds", len(worlds)*len(seeds)))
 	if err != nil {
 		return err
 	}
 	report := bench.Report{
-		Name: "policies", Command: "make bench-policies", Origin: bench.Here(), Seeds: seeds, Sizes: sizes(studies), Data: newRecord(studies),
+		Name: "policies", Command: command, Origin: bench.Here(), Seeds: seeds, Sizes: sizes(studies), Data: newRecord(studies),
 	}
 	if len(words) == 0 {
 		report.Bars = bars(studies)

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bench"
+	"github.com/spillway-llm/spillway/internal/fleet"
 	"github.com/spillway-llm/spillway/internal/workload"
+	"github.com/spillway-llm/spillway/router/policy"
 )
 
 func TestChangeIsPairedAndInLogarithms(t *testing.T) {
@@ -82,5 +85,28 @@ func TestFailuresCountAsPatience(t *testing.T) {
 	}
 	if share := float64(c.Failed) / float64(c.Requests); c.Value[e2e] < 2*share || c.Value[e2e] > 2 {
 		t.Errorf("%.0f %% waited 2 s for nothing and none longer, mean E2E %.2f s", 100*share, c.Value[e2e])
+	}
+}
+
+// A part that is switched off is one that decisions read: here those that a moment
+// of traffic on empty caches reaches.
+func TestAblationsChangeDecisions(t *testing.T) {
+	w := small(t, "rag", 3*time.Second, 250)
+	run := func(a *arm) cell {
+		c, err := w.one(context.Background(), a, 1, 250, fleet.PriorForecaster{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	whole := run(&arm{policy: policy.Predicted, says: forests})
+	for _, name := range []string{
+		"nobody held up", "nobody queued behind", "without impatience", "without affinity", "without offset", "without speed factor",
+		"without recomputed priors", "4 forecast of 10",
+	} {
+		at := slices.IndexFunc(ablations, func(a arm) bool { return a.name == name })
+		if c := run(&ablations[at]); c == whole || c.Requests != whole.Requests {
+			t.Errorf("%s: %+v, with it %+v", name, c, whole)
+		}
 	}
 }
