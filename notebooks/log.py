@@ -128,7 +128,7 @@ def _rows(raw):
         rows[name] = rows[name].astype(bool)
     for name in _numbers():
         if name not in ("explored", "complete"):
-            rows[name] = pd.to_numeric(rows[name]).astype(float)
+            rows[name] = pd.to_numeric(rows[name]).astype("f4" if name.startswith("vector_") else float).astype(float)
     return rows
 
 
