@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/spillway-llm/spillway/internal/evaluate/offpolicy"
 	"github.com/spillway-llm/spillway/internal/evaluate/simulate"
@@ -80,6 +82,13 @@ func (t *target) of(s setting) setting {
 	}
 	s.name = t.name
 	return s
+}
+
+// scatters reports whether the target sends requests anywhere but where their
+// prefixes lie. Where traffic lives on caches, effects of thousands of percent
+// would come of it, which nobody needs an instrument for.
+func (t *target) scatters() bool {
+	return slices.Contains([]string{policy.RoundRobin, policy.LeastRequest}, cmp.Or(t.fallback, t.policy))
 }
 
 func named(policy string) target { return target{name: policy, policy: policy} }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/fleet"
@@ -26,18 +27,19 @@ type traffic struct {
 	workload string
 	knee     float64 // requests/s of ten endpoints
 	length   int     // requests of a log
+	shared   bool    // it lives on caches: whoever scatters its prefixes brings the fleet down
 }
 
 // Knees are those of packages trial and policies, of plain endpoints; those of
 // b2b-saas and code-generation, which are published as closed loops or ladders,
 // are loads at which the better matched configuration just holds.
 var (
-	mixed         = traffic{"mixed", 4.42, 3000}
-	chat          = traffic{"interactive-chat", 66, 4000}
-	rag           = traffic{"rag", 306, 6000}
-	b2b           = traffic{"b2b-saas", 42, 4000}
-	code          = traffic{"code-generation", 0.9, 2500}
-	heterogeneous = traffic{"heterogeneous", 3.42, 3000}
+	mixed         = traffic{workload: "mixed", knee: 4.42, length: 3000}
+	chat          = traffic{workload: "interactive-chat", knee: 66, length: 4000}
+	rag           = traffic{workload: "rag", knee: 306, length: 6000, shared: true}
+	b2b           = traffic{workload: "b2b-saas", knee: 42, length: 4000, shared: true}
+	code          = traffic{workload: "code-generation", knee: 0.9, length: 3000}
+	heterogeneous = traffic{workload: "heterogeneous", knee: 3.42, length: 3000}
 )
 
 // mechanism is what engines of a world have and a fitted model lacks.
@@ -145,7 +147,7 @@ func allWorlds(most, targets int) []*world {
 	// The order is such that the first few are a fair sample.
 	add(mixed, 0.6, 4, none)
 	add(chat, 0.85, 6, async)
-	add(b2b, 0.6, 10, offload)
+	add(b2b, 0.45, 10, offload)
 	add(rag, 0.7, 10, none)
 	add(mixed, 0.6, 6, speculation)
 	add(chat, 0.9, 4, ranks)
@@ -153,26 +155,26 @@ func allWorlds(most, targets int) []*world {
 	add(mixed, 0.6, 4, threshold)
 	add(chat, 0.9, 4, none)
 	add(mixed, 0.6, 4, ranks)
-	add(rag, 0.7, 10, threshold)
-	add(b2b, 0.5, 10, none)
+	add(rag, 0.6, 10, threshold)
+	add(b2b, 0.45, 10, none)
 	add(mixed, 0.8, 10, async)
 	add(heterogeneous, 0.6, 6, none)
 	add(mixed, 0.7, 6, offload)
 	add(chat, 0.85, 4, speculation)
 	add(mixed, 0.8, 10, none)
-	add(b2b, 0.5, 6, ranks)
+	add(b2b, 0.4, 6, ranks)
 	add(code, 0.6, 6, threshold)
 	add(chat, 0.8, 10, none)
-	add(b2b, 0.5, 10, async)
+	add(b2b, 0.4, 10, async)
 	add(code, 0.6, 6, speculation)
 	add(rag, 0.6, 10, none)
 	add(heterogeneous, 0.6, 6, speculation)
 	add(code, 0.5, 6, offload)
-	add(b2b, 0.6, 10, separate)
+	add(b2b, 0.4, 10, separate)
 	for i, w := range all {
 		w.name = fmt.Sprintf("%s, %d endpoints at %.0f %%, %s", w.traffic.workload, w.endpoints, 100*w.share, w.mechanism.name)
 		w.logged = loggings[i%len(loggings)]
-		ask := w.logged.targets()
+		ask := slices.DeleteFunc(w.logged.targets(), func(t target) bool { return w.traffic.shared && t.scatters() })
 		for k := range min(targets, len(ask)) {
 			w.targets = append(w.targets, ask[(i*targets+k)%len(ask)])
 		}
