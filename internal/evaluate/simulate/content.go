@@ -27,8 +27,14 @@ func (l *log) begin() {
 			}
 			q.parent, q.common = j, int32(m.Depth)
 			// Before the next mark they part, and the index knew where.
-			if known := q.digest.Known; k+1 < len(q.digest.Marks) && q.digest.Marks[k+1].Depth == known && l.requests[j].digest.Blocks >= known {
+			known, all := q.digest.Known, l.requests[j].digest.Blocks
+			switch next := k + 1; {
+			case next == len(q.digest.Marks):
+			case q.digest.Marks[next].Depth == known && all >= known:
 				q.common = int32(known)
+			case known < m.Depth && all < q.digest.Marks[next].Depth:
+				// It had forgotten where; all marks of the other are here.
+				q.common = int32(all)
 			}
 			break
 		}
@@ -62,6 +68,10 @@ func (l *log) perBlock() float64 {
 	return per
 }
 
+// unison is how much earlier than its end an answer may have been gone on from, in
+// seconds: both are told by clocks that round.
+const unison = 0.01
+
 // converse finds which request goes on from which answer: its prompt begins with
 // all of the other's, is longer by the answer, and came after it.
 func (l *log) converse(per float64) {
@@ -73,7 +83,7 @@ func (l *log) converse(per float64) {
 		q.shared = int32(min(float64(q.prompt), float64(q.common)*per) / blockTokens)
 		p := &l.requests[q.parent]
 		whole := int(q.common) == p.digest.Blocks
-		if !whole || p.next >= 0 || !p.ok || !(q.at >= p.ended) || q.prompt < p.prompt+p.output || q.parted(p, per) {
+		if !whole || p.next >= 0 || !p.ok || !(q.at >= p.ended-unison) || q.prompt < p.prompt+p.output || q.parted(p, per) {
 			continue
 		}
 		p.next, q.goesOn = int32(i), true
