@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -74,28 +73,23 @@ func (w *world) experiments(ctx context.Context, b *bundles, t *target, from see
 	return nil
 }
 
-// try runs an experiment and judges its rows, of which there are so many.
-func (w *world) try(ctx context.Context, b *bundles, e *fleet.Experiment, from seeds, length time.Duration) (experiment.Report, int, error) {
+// try runs an experiment until a time and judges its rows, of which there are so
+// many.
+func (w *world) try(ctx context.Context, b *bundles, e *fleet.Experiment, from seeds, until time.Duration) (experiment.Report, int, error) {
 	var none experiment.Report
-	c, err := w.config(from, length)
+	p := w.period()
+	c, err := w.config(from, p.arrivals(until))
 	if err != nil {
 		return none, 0, err
 	}
 	w.logged.route(&c.Router, b)
 	c.Router.Experiment = e
-	begun := fleet.Begins().Add(w.period().begins)
-	var rows []row
-	c.Sink = func(fleet.Outcome) {}
-	c.Decisions = func(d *feature.Decision, o *feature.Outcome) {
+	rows, err := w.rows(ctx, &c, p.begins, until, func(d *feature.Decision) {
 		d.Candidates, d.States = nil, nil // most of the memory, which no analysis reads
-		if !d.DecidedAt.Before(begun) {
-			rows = append(rows, row{d, o})
-		}
+	})
+	if err != nil {
+		return none, 0, err
 	}
-	if _, err := fleet.Simulate(ctx, c); err != nil {
-		return none, 0, fmt.Errorf("%s: %w", w.name, err)
-	}
-	slices.SortFunc(rows, func(a, b row) int { return bytes.Compare(a.decision.ID[:], b.decision.ID[:]) })
 	a, err := experiment.New(experiment.Options{})
 	if err != nil {
 		return none, 0, err

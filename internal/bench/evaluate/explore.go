@@ -32,14 +32,14 @@ func priceOf(ctx context.Context, w *world, seed uint64) (logMean, logP99 float6
 	for i, share := range []float64{0, 0.01} {
 		s := exploring(share, prior)
 		p := w.period()
-		c, err := w.config(seeds{seed, seed, seed}, p.logEnds)
+		c, err := w.config(seeds{seed, seed, seed}, p.arrivals(p.logEnds))
 		if err != nil {
 			return 0, 0, err
 		}
 		s.route(&c.Router, nil)
 		var all []float64
 		c.Sink = func(o fleet.Outcome) {
-			if o.At >= p.begins {
+			if o.At >= p.begins && o.At < p.logEnds {
 				all = append(all, seen(&o, c.Plan.Timeout)[ttft])
 			}
 		}

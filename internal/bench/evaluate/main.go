@@ -28,7 +28,7 @@ type options struct {
 const (
 	fullTargets   = 4
 	fullRepeats   = 8
-	fullExploring = 48
+	fullExploring = 96
 )
 
 func main() {

@@ -68,11 +68,11 @@ func seen(o *fleet.Outcome, patience time.Duration) [quantities]float64 {
 // long run, of an experiment.
 func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds, long bool) (means, error) {
 	p := w.period()
-	length := p.logEnds
+	until := p.logEnds
 	if long {
-		length = p.ends
+		until = p.ends
 	}
-	c, err := w.config(from, length)
+	c, err := w.config(from, p.arrivals(until))
 	if err != nil {
 		return means{}, err
 	}
@@ -80,7 +80,7 @@ func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds, lon
 	var out means
 	var log, all tally
 	c.Sink = func(o fleet.Outcome) {
-		if o.At < p.begins {
+		if o.At < p.begins || o.At >= until {
 			return
 		}
 		v := seen(&o, c.Plan.Timeout)

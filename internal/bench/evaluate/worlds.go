@@ -82,17 +82,20 @@ func (w *world) rate() float64 {
 type period struct{ begins, logEnds, ends time.Duration }
 
 const (
-	warmShare = 0.3 // of the log's length, before it begins
-	logs      = 3   // lengths of the log that an experiment takes, of which the first is the log's own
+	warmShare = 0.3              // of the log's length, before it begins
+	warmLeast = 30 * time.Second // and at least that, so that nothing is left of the queues before caches that were empty
+	logs      = 3                // lengths of the log that an experiment takes, of which the first is the log's own
 )
 
 func (w *world) period() period {
-	log := float64(w.traffic.length) / w.rate()
-	at := func(times float64) time.Duration {
-		return time.Duration(times * log * float64(time.Second)).Round(time.Second)
-	}
-	return period{at(warmShare), at(warmShare + 1), at(warmShare + logs)}
+	log := time.Duration(float64(w.traffic.length) / w.rate() * float64(time.Second)).Round(time.Second)
+	begins := max(warmLeast, time.Duration(warmShare*float64(log)).Round(time.Second))
+	return period{begins, begins + log, begins + logs*log}
 }
+
+// arrivals is how long requests come in a run that is looked at until a time: a
+// little longer, so that nothing that is looked at winds down.
+func (p *period) arrivals(until time.Duration) time.Duration { return until + p.begins }
 
 // plan is the traffic, and which endpoints it wants slow.
 func (w *world) plan(seed uint64, length time.Duration) (workload.Plan, workload.Slowdown, error) {
