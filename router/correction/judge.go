@@ -34,12 +34,12 @@ type Settled struct {
 // half of them are off by more than 1.5 times; or fewer than 75 % are below their p90;
 // or more than half of the pairs of endpoints are put in the wrong order, which the
 // prior alone puts right. The last 200 are looked at, and the last 50, of which only
-// those speak of being off that are further off than the prior alone. So where nobody
+// those speak that have come and are further off than the prior alone. So where nobody
 // could have known, as in a fleet that is full, little speaks against the bundle. Of the
-// first two rules, all that was dispatched within 25 ms is one outcome. TTFT and TPOT
-// are judged apart: each rule is broken when it is so by more than chance explains in a
-// day (see sure), and mended when it is none any more as counted. The zero value has
-// seen nothing. It never allocates.
+// first two rules, all that was dispatched within 25 ms is one outcome. TTFT and TPOT are
+// judged apart: a rule is broken when it is so by more than chance explains in a day (see
+// sure), and all are mended when none is any more as counted. The zero value has seen
+// nothing. It never allocates.
 //
 // Where forecasts are so good that their p90 is 5 % above their p50, the tide of the
 // load carries a quarter of 200 outcomes just above it now and then; only those a fifth
@@ -62,7 +62,9 @@ func (j *Judge) Observe(s *Settled) {
 // Overdue takes in a request that still waits for its first token and is Refuted, once.
 // What comes of it is to be observed with Overdue set.
 func (j *Judge) Overdue(s *Settled) {
-	j.ttft.recent.add(s.DispatchedAt, [questions]bool{far: true, misled: true, missed: true})
+	// Those that wait in one queue become overdue together, so that they are much of
+	// 50 outcomes and little of 200. Nor is it known yet how far off the prior is.
+	j.ttft.recent.add(s.DispatchedAt, [questions]bool{far: true, missed: true})
 	j.sum()
 }
 
@@ -143,12 +145,9 @@ func (t *trial) observe(s *Settled, c claim, actual feature.Seconds, counts bool
 	}
 	if counts {
 		off = math.Abs(off)
-		wide := off > math.Log(wrongRatio)
-		t.recent.add(s.DispatchedAt, [questions]bool{
-			far:    wide,
-			misled: wide && !(off <= math.Abs(logRatio(actual, c.prior))),
-			missed: actual > wrongMargin*c.forecast.P90,
-		})
+		wide, late := off > math.Log(wrongRatio), actual > wrongMargin*c.forecast.P90
+		nearer := !(off <= math.Abs(logRatio(actual, c.prior))) // the prior is, or not known
+		t.recent.add(s.DispatchedAt, [questions]bool{far: wide, misled: wide && nearer, missed: late, lulled: late && nearer})
 	}
 	t.pair(half{s.Endpoint, s.DispatchedAt, math.Log(float64(c.forecast.P50)), math.Log(float64(c.prior)), math.Log(float64(actual))})
 }
@@ -184,8 +183,7 @@ func (t *trial) off(beyond float64) bool {
 }
 
 func (t *trial) uncovered(beyond float64) bool {
-	w := &t.recent.answers[missed]
-	return w.latelyAbove(1-wrongCoverage, beyond) || w.above(1-wrongCoverage, beyond)
+	return t.recent.answers[lulled].latelyAbove(1-wrongCoverage, beyond) || t.recent.answers[missed].above(1-wrongCoverage, beyond)
 }
 
 func (t *trial) disordered(beyond float64) bool {

@@ -130,12 +130,12 @@ func TestRequestsOfOneMomentAreOneOutcome(t *testing.T) {
 		}
 	}
 	observe(0, 150, 1)
-	observe(150, 26, 30)
+	observe(150, 79, 30)
 	if f := j.Fault(); f != "" {
-		t.Errorf("260 outcomes of 26 moments: %q", f)
+		t.Errorf("790 outcomes of 79 moments: %q", f)
 	}
-	if observe(176, 24, 30); j.Fault() == "" {
-		t.Error("outcomes of 50 moments say nothing")
+	if observe(229, 6, 30); j.Fault() == "" {
+		t.Error("outcomes of 85 moments say nothing")
 	}
 }
 
@@ -180,8 +180,9 @@ func TestABundleIsHeldAgainstItsPrior(t *testing.T) {
 			t.Errorf("prior %v s, forecast 1 s, outcomes of %v s: %q after %d, want after %d", c.prior, c.ttft, f, n, c.after)
 		}
 	}
-	if n, f := run(1, 30, true); n != 28 || !strings.HasPrefix(f, "under 75 % of TTFTs") {
-		t.Errorf("overdue: %q after %d, want after 28", f, n)
+	// Nor is what has not come yet.
+	if n, f := run(3, 30, true); n != 81 || !strings.HasPrefix(f, "under 75 % of TTFTs") {
+		t.Errorf("overdue: %q after %d, want after 81", f, n)
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 const sure = 5
 
 // moments are the last 200 moments in which something was dispatched of which an
-// outcome has come, and the answers to three questions about those outcomes. A moment
+// outcome has come, and the answers to four questions about those outcomes. A moment
 // counts once, with the share of its outcomes that say yes: however many came in it,
 // they met the same fleet.
 type moments struct {
@@ -35,6 +35,7 @@ const (
 	far    = iota // was it far from its p50
 	misled        // and further than from its prior
 	missed        // was it well above its p90
+	lulled        // and further from its p50 than from its prior
 	questions
 )
 
