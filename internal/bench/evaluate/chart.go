@@ -23,11 +23,11 @@ const (
 	inARow      = 4
 )
 
-// The axes are of the logarithm of 1 + effect, from a fifth to twelve times; what
-// lies beyond is drawn at the edge.
+// The axes are of the logarithm of 1 + effect, from half to three times; what lies
+// beyond is drawn at the edge.
 var (
-	leastLog, mostLog = math.Log(0.2), math.Log(12)
-	ticks             = []float64{-0.75, -0.5, 0, 1, 3, 9}
+	leastLog, mostLog = math.Log(0.5), math.Log(3)
+	ticks             = []float64{-0.5, -0.25, 0, 0.5, 1, 2}
 )
 
 // scatter draws what each instrument says of each pair against what is true, of
@@ -67,9 +67,9 @@ func drawPanel(s *strings.Builder, left, top float64, of instrument, all []*pair
 	label(s, left, top-8, "start", `font-weight="600"`, of.String())
 	for _, t := range ticks {
 		fmt.Fprintf(s, `<path d="M%.1f %.1f v%d M%.1f %.1f h%d" stroke="#e9e9e9"/>`+"\n", left+at(t), top, panel, left, top+panel-at(t), panel)
-		label(s, left+at(t), top+panel+14, "middle", `fill="#666"`, fmt.Sprintf("%+.0f %%", 100*t))
+		label(s, left+at(t), top+panel+14, "middle", `fill="#666"`, tick(t))
 		if left == chartLeft {
-			label(s, left-6, top+panel-at(t)+4, "end", `fill="#666"`, fmt.Sprintf("%+.0f %%", 100*t))
+			label(s, left-6, top+panel-at(t)+4, "end", `fill="#666"`, tick(t))
 		}
 	}
 	fmt.Fprintf(s, `<path d="M%.1f %.1f l%d -%d M%.1f %.1f v%d M%.1f %.1f h%d" stroke="#999" fill="none"/>`+"\n",
@@ -84,6 +84,13 @@ func drawPanel(s *strings.Builder, left, top float64, of instrument, all []*pair
 			x, top+panel-at(e.effect.Low), top+panel-at(e.effect.High), hue(p.world.plain()))
 		mark(s, x, top+panel-at(e.effect.Mean), p.world.plain(), of == anyway && !p.estimates[simulator][e2e].known())
 	}
+}
+
+func tick(effect float64) string {
+	if effect == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%+.0f %%", 100*effect)
 }
 
 // mark is one pair: hollow where the instrument would rather not say.
