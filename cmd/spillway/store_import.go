@@ -39,7 +39,12 @@ Rows must be of this build's vector. Days get the partitions they lack; where a 
 or "store migrate" runs with a store.retention, days that are older are dropped again.`,
 		Example: `  DATABASE_URL=postgres://... spillway store import rows.parquet
   DATABASE_URL=postgres://... spillway store import monday.csv.gz tuesday.csv.gz`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("want the files to import: %s", cmd.UseLine())
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, files []string) error {
 			store, err := askStore(cmd)
 			if err != nil {

@@ -110,6 +110,7 @@ func TestStoreImportMistakes(t *testing.T) {
 	check(mistake{name: "no tables", args: []string{whole}, says: []string{nothing, "spillway store migrate"}})
 	must(t, database, "store", "migrate")
 	for _, m := range []mistake{
+		{name: "nothing", says: []string{"want the files to import", "FILE..."}},
 		{name: "no file", args: []string{"none.csv"}, says: []string{nothing, "none.csv", "no such file"}},
 		{name: "a folder", args: []string{t.TempDir()}, says: []string{nothing, "regular file"}},
 		{name: "other schema", args: change("other.csv", func(r *export.Row) { r.Decision.Schema[3]++ }), says: []string{nothing, "other.csv: row 17: column schema", "this build has"}},
