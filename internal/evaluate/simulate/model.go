@@ -22,8 +22,9 @@ const (
 	// patience is how long simulated clients wait, and what a request counts that
 	// failed.
 	patience = 600 * time.Second
-	// rehearsed is the share of the log's time whose traffic comes once before it.
-	rehearsed = 0.2
+	// rehearsed is the share of the log's time whose traffic comes once before it, and
+	// encore the one whose traffic comes once behind it.
+	rehearsed, encore = 0.3, 0.1
 	// draws is how many times engines are fitted to resampled blocks of the log.
 	draws = 8
 	// scrapes are as far apart as twice their mean age, from and to here.
@@ -127,7 +128,7 @@ func (m *Model) converse() {
 	}
 }
 
-// rehearse says what of the log comes once before and behind it: the requests of its
+// rehearse says what of the log comes once before it, and behind it: requests of its
 // first part, whose prompts are others' but for what caches held.
 func (m *Model) rehearse() {
 	m.starts = seconds(rehearsed * m.log.to.Sub(m.log.from).Seconds()).Round(time.Millisecond)
@@ -152,9 +153,9 @@ func (m *Model) believe() {
 
 // Plan is the traffic of the log: conversations begin when they began, and each
 // further turn comes as long after the answer before it as it did. Until the plan's
-// Warmup its first fifth comes once before, and once more behind it, so that it
-// begins and ends in the middle of things. Sessions of these have indices below 0
-// and from the number of the log's on.
+// Warmup its first part comes once before, and some of it once more behind it, so
+// that the log begins and ends in the middle of things. Sessions of these have
+// indices below 0 and from the number of the log's on.
 func (m *Model) Plan() workload.Plan {
 	return workload.Plan{
 		Timeout: patience,
@@ -175,6 +176,9 @@ func (m *Model) Plan() workload.Plan {
 			length := seconds(m.log.to.Sub(m.log.from).Seconds())
 			for k := range m.copied {
 				s := m.session(k, true)
+				if s.At > time.Duration(encore*float64(length)) {
+					break
+				}
 				s.Index, s.At = len(m.sessions)+k, s.At+m.starts+length
 				if !yield(s) {
 					return
