@@ -27,8 +27,9 @@ func (t *Trainer) disagreement(all []sample) string {
 		}
 		request, load := taken(&s.Vector)
 		prior, mine := s.Vector.Prior(), physics.Estimate(c, request, load)
-		said[0], said[1] = append(said[0], float64(prior.TTFT)), append(said[1], float64(prior.TPOT))
-		follows[0], follows[1] = append(follows[0], float64(mine.TTFT)), append(follows[1], float64(mine.TPOT))
+		// Interference follows from rates of prefill, which no column has.
+		said[0], said[1] = append(said[0], float64(prior.TTFT)), append(said[1], float64(prior.TPOT-prior.Interference))
+		follows[0], follows[1] = append(follows[0], float64(mine.TTFT)), append(follows[1], float64(mine.TPOT-mine.Interference))
 	}
 	var rankedSaid, rankedMine [2][]float64
 	for k := range said {

@@ -148,6 +148,28 @@ func TestPriorsOfOtherRowsAreNotLearnedFrom(t *testing.T) {
 	}, nil)
 }
 
+// TestInterferenceNeedNotFollow: where prefill takes most of the time from
+// decoding, the TPOT prior is what the router knows of rates of prefill, which no
+// other column tells. Such a window is as good as any.
+func TestInterferenceNeedNotFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{Store: &featurestoretest.Memory{}}
+		w := newWorld(t, 32).add(480, time.Now(), time.Second)
+		for i := range w.decisions {
+			v, o := &w.decisions[i].ChosenVector, &w.outcomes[i]
+			interference := feature.Seconds(0.3 * w.rng.Float64())
+			v[feature.ColumnPriorTPOT] += float32(interference)
+			v[feature.ColumnPriorInterference] = float32(interference)
+			longer := interference * feature.Seconds(o.OutputTokens-1)
+			o.TPOT, o.E2E, o.FinishedAt = o.TPOT+interference, o.E2E+longer, o.FinishedAt.Add(longer.Duration())
+		}
+		w.write(t, s)
+		if r := once(t, small(t), s); r.Outcome != trainer.Accepted && r.Outcome != trainer.Refused {
+			t.Errorf("%s (%s), want a candidate that is judged", r.Outcome, r.Why)
+		}
+	})
+}
+
 // TestAVerdictSaysWhatItIsMadeOf looks at the numbers beside the losses.
 func TestAVerdictSaysWhatItIsMadeOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
