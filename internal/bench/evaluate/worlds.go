@@ -27,7 +27,12 @@ type traffic struct {
 	workload string
 	knee     float64 // requests/s of ten endpoints
 	length   int     // requests of a log
-	shared   bool    // it lives on caches: whoever scatters its prefixes brings the fleet down
+
+	// warm is how long it is asked before the log at least: until conversations
+	// end as often as they begin, and nothing is left of the queues before caches
+	// that were empty.
+	warm   time.Duration
+	shared bool // it lives on caches: whoever scatters its prefixes brings the fleet down
 }
 
 // Knees are those of packages trial and policies, of plain endpoints; those of
@@ -35,8 +40,8 @@ type traffic struct {
 // are loads at which the better matched configuration just holds.
 var (
 	mixed         = traffic{workload: "mixed", knee: 4.42, length: 3000}
-	chat          = traffic{workload: "interactive-chat", knee: 66, length: 4000}
-	rag           = traffic{workload: "rag", knee: 306, length: 6000, shared: true}
+	chat          = traffic{workload: "interactive-chat", knee: 66, length: 4000, warm: 150 * time.Second}
+	rag           = traffic{workload: "rag", knee: 306, length: 6000, warm: 30 * time.Second, shared: true}
 	b2b           = traffic{workload: "b2b-saas", knee: 42, length: 4000, shared: true}
 	code          = traffic{workload: "code-generation", knee: 0.9, length: 3000}
 	heterogeneous = traffic{workload: "heterogeneous", knee: 3.42, length: 3000}
@@ -82,20 +87,21 @@ func (w *world) rate() float64 {
 type period struct{ begins, logEnds, ends time.Duration }
 
 const (
-	warmShare = 0.3              // of the log's length, before it begins
-	warmLeast = 30 * time.Second // and at least that, so that nothing is left of the queues before caches that were empty
-	logs      = 3                // lengths of the log that an experiment takes, of which the first is the log's own
+	warmShare = 0.3 // of the log's length, before it begins, at least
+	logs      = 3   // lengths of the log that an experiment takes, of which the first is the log's own
 )
 
 func (w *world) period() period {
 	log := time.Duration(float64(w.traffic.length) / w.rate() * float64(time.Second)).Round(time.Second)
-	begins := max(warmLeast, time.Duration(warmShare*float64(log)).Round(time.Second))
+	begins := max(w.traffic.warm, time.Duration(warmShare*float64(log)).Round(time.Second))
 	return period{begins, begins + log, begins + logs*log}
 }
 
 // arrivals is how long requests come in a run that is looked at until a time: a
 // little longer, so that nothing that is looked at winds down.
-func (p *period) arrivals(until time.Duration) time.Duration { return until + p.begins }
+func (p *period) arrivals(until time.Duration) time.Duration {
+	return until + time.Duration(warmShare*float64(p.logEnds-p.begins))
+}
 
 // plan is the traffic, and which endpoints it wants slow.
 func (w *world) plan(seed uint64, length time.Duration) (workload.Plan, workload.Slowdown, error) {
