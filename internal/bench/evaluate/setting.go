@@ -106,7 +106,7 @@ func (s *setting) targets() []target {
 	}
 	all := []target{
 		named(policy.TokenLoad),
-		changed("valve at 0.5 s", func(s *policy.Settings) { s.PredictedPenalty, s.MaxTTFTPenalty = 0.5, 2 }),
+		changed("valve at 0.1 s", func(s *policy.Settings) { s.PredictedPenalty, s.MaxTTFTPenalty = 0.1, 0.5 }),
 		named(policy.ActiveRequest),
 		{name: name, says: &other},
 		named(policy.CombinedLoad),
@@ -116,7 +116,7 @@ func (s *setting) targets() []target {
 		named(policy.LeastRequest),
 		changed("no impatience", func(s *policy.Settings) { s.Impatience = 0 }),
 		named(policy.WeightedBlend),
-		changed("sticky at 0.3", func(s *policy.Settings) { s.StickyShare = 0.3 }),
+		changed("sticky at 10 %", func(s *policy.Settings) { s.StickyShare, s.StickySaved = 0.1, 0.05 }),
 		named(policy.RoundRobin),
 		changed("eviction and others thrice", func(s *policy.Settings) {
 			s.EvictionWeight *= 3
@@ -124,7 +124,7 @@ func (s *setting) targets() []target {
 		}),
 		named(policy.PredictorBlend),
 		{name: "token-load, valve at 2 s", policy: policy.TokenLoad, change: func(s *policy.Settings) { s.MaxTTFTPenalty = 2 }},
-		changed("valve at 60 s", func(s *policy.Settings) { s.PredictedPenalty, s.MaxTTFTPenalty = 60, 60 }),
+		changed("exploring 20 %", func(s *policy.Settings) { s.Exploration = 0.2 }),
 	}
 	if s.settings.Exploration == 1 {
 		all = append(all, changed("exploring 1 %", func(s *policy.Settings) { *s = policy.Defaults() }))
