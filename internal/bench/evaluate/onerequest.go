@@ -144,8 +144,8 @@ func (m *moments) add(v float64) { m.n, m.sum, m.squares = m.n+1, m.sum+v, m.squ
 
 func (m *moments) mean() float64 { return m.sum / m.n }
 
-// error is the variance of the mean.
-func (m *moments) error() float64 {
+// noise is the variance of the mean.
+func (m *moments) noise() float64 {
 	return max(0, m.squares/m.n-m.mean()*m.mean()) / m.n
 }
 
@@ -161,7 +161,7 @@ func (m *moments) against(other *moments) estimate {
 	relative := m.mean()/all - 1
 	half := 0.0
 	if other.n > 0 {
-		half = 1.96 * other.n / (m.n + other.n) * math.Sqrt(m.error()+other.error()) / all
+		half = 1.96 * other.n / (m.n + other.n) * math.Sqrt(m.noise()+other.noise()) / all
 	}
 	return estimate{effect: effect{Mean: relative, Low: relative - half, High: relative + half}, requests: int(m.n + other.n)}
 }
