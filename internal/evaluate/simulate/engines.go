@@ -41,6 +41,7 @@ type fitted struct {
 	thetas  []theta                    // of each endpoint
 	drawn   [][]theta                  // the same from resampled blocks of the log
 	common  map[string]theta           // of each class
+	guesses map[string]float64         // of each class: tokens of a step
 }
 
 // fit finds the engines: what each was sent is driven through a simulated one, and
@@ -77,6 +78,10 @@ func (l *log) fit(draws int, rng *rand.Rand) (*fitted, error) {
 			equations[e] = l.equations(by[e], d)
 		}
 		f.thetas, f.common = l.solve(begins, equations)
+	}
+	f.guesses = map[string]float64{}
+	for class := range f.classes {
+		f.guesses[class] = f.guess(l, class)
 	}
 	for range draws {
 		thetas, _ := l.solve(begins, l.resampled(equations, rng))

@@ -54,7 +54,8 @@ type warm struct {
 type endpoint struct {
 	name, class string
 	limits      limits
-	served      int // requests that it answered
+	served      int       // requests that it answered
+	speeds      []float64 // factors that the router had learned, at its decisions
 }
 
 // limits are what the router knew last.
@@ -286,7 +287,11 @@ func (l *log) request(r *Logged) (request, error) {
 		q.prompt = 1
 	}
 	if d.Chosen != "" {
-		l.endpoint(d.Chosen, d.ChosenClass).limits.learn(&d.ChosenVector)
+		chosen := l.endpoint(d.Chosen, d.ChosenClass)
+		chosen.limits.learn(&d.ChosenVector)
+		if speed := float64(d.ChosenVector[columnSpeed]); speed > 0 {
+			chosen.speeds = append(chosen.speeds, speed)
+		}
 		if q.believed = float64(d.ChosenVector[feature.ColumnCachedTokens]); q.believed >= blockTokens {
 			q.warm = append(q.warm, warm{int32(l.places[d.Chosen]), float32(q.believed)})
 		}
@@ -334,6 +339,9 @@ func (l *log) endpoint(name, class string) *endpoint {
 	return &l.endpoints[i]
 }
 
+// asksName names the class of those that ask the same.
+func asksName(i int) string { return fmt.Sprintf("asks-%d", i) }
+
 // ask is the class of what a request asks for.
 func (l *log) ask(d *feature.Decision) string {
 	a := asks{priority: d.Priority}
@@ -345,7 +353,7 @@ func (l *log) ask(d *feature.Decision) string {
 	}
 	name, ok := l.objective[a]
 	if !ok {
-		name = fmt.Sprintf("asks-%d", len(l.asked))
+		name = asksName(len(l.asked))
 		l.objective[a] = name
 		l.asked = append(l.asked, a)
 	}

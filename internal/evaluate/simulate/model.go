@@ -225,12 +225,20 @@ func (m *Model) Engines(draw int) []fleet.EngineSpec {
 	specs := make([]fleet.EngineSpec, len(thetas))
 	for e := range specs {
 		end := &m.log.endpoints[e]
+		tokens := m.fitted.guesses[end.class]
+		stepping := thetas[e].stepping(tokens)
 		specs[e] = fleet.EngineSpec{
-			Profile:  thetas[e].profile(m.fitted.classes[end.class], end.limits),
+			Profile:  stepping.profile(m.fitted.classes[end.class], end.limits),
 			Class:    end.class,
 			Overhead: seconds(thetas[e][outside]),
 		}
 		specs[e].Profile.Overhead = 0
+		if tokens > 1 {
+			specs[e].Options.Acceptance = map[string]float64{}
+			for i := range m.log.asked {
+				specs[e].Options.Acceptance[asksName(i)] = tokens
+			}
+		}
 		for _, h := range m.log.holds[e] {
 			blocks := m.log.ids(nil, h.request, h.blocks, false)
 			specs[e].Holds = append(specs[e].Holds, workload.Turn{PromptTokens: h.blocks * blockTokens, OutputTokens: 1, Blocks: blocks, Answered: blocks, BlockTokens: blockTokens})
@@ -323,7 +331,7 @@ func (l *log) scrapes() time.Duration {
 func (l *log) objectives() map[string]fleet.Objective {
 	out := map[string]fleet.Objective{}
 	for i, a := range l.asked {
-		out[fmt.Sprintf("asks-%d", i)] = fleet.Objective{SLO: fleet.SLO{TTFT: a.ttft.Duration(), TPOT: a.tpot.Duration()}, Priority: a.priority}
+		out[asksName(i)] = fleet.Objective{SLO: fleet.SLO{TTFT: a.ttft.Duration(), TPOT: a.tpot.Duration()}, Priority: a.priority}
 	}
 	return out
 }
