@@ -16,7 +16,7 @@ import (
 
 // groupRows is how many rows a row group has at most, and groupBytes how much of
 // candidates: a writer holds that in memory, compressed to an eighth or so. Smaller
-// groups would cost whoever reads, who holds some 70 KiB for each group of a file;
+// groups would cost whoever reads, who holds some 10 KiB for each group of a file;
 // of the group that is being read it holds a page of each column.
 const (
 	groupRows  = 30_000
@@ -260,10 +260,19 @@ func readParquet(r io.ReaderAt, size int64, yield func(Row) bool) (err error) {
 		}
 		owners[leaf.ColumnIndex] = i
 	}
+	groups, err := groupsOf(r, size, file)
+	if err != nil {
+		return fmt.Errorf("not a Parquet file, or a broken one: %w", err)
+	}
+	file = nil // large, and not needed any more
 	batch := make([]parquet.Row, batchRows)
 	at := 1
-	for _, group := range file.RowGroups() {
-		rows := group.Rows()
+	for i := range groups {
+		one, err := parquet.OpenFile(&groups[i], groups[i].size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+		if err != nil {
+			return fmt.Errorf("not a Parquet file, or a broken one: %w", err)
+		}
+		rows := one.RowGroups()[0].Rows()
 		for {
 			n, err := rows.ReadRows(batch)
 			for _, values := range batch[:n] {
