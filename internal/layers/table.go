@@ -118,7 +118,7 @@ var Table = []Layer{
 		Modules: []string{gonum},
 		Why:     "what an experiment showed depends on its rows alone; which arm had them, the router's own code says"},
 	{Package: "internal/evaluate/simulate", Pure: true,
-		May:     []string{"internal/feature", "internal/physics", "internal/physics/fit", "internal/splitmix", "internal/workload", "internal/fleet", "internal/evaluate", "router/policy", "router/prefix"},
+		May:     []string{"internal/feature", "internal/physics", "internal/physics/fit", "internal/splitmix", "internal/workload", "internal/fleet", "internal/evaluate", "router/policy", "router/prefix", "router/correction"},
 		Modules: []string{gonum},
 		Why:     "replays a log through the simulator's own fleet; who asks and what is shown is another's"},
 	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/evaluate/simulate", "internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/evaluate/experiment", "internal/plot"},

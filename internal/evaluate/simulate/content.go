@@ -75,6 +75,7 @@ const unison = 0.01
 // converse finds which request goes on from which answer: its prompt begins with
 // all of the other's, is longer by the answer, and came after it.
 func (l *log) converse(per float64) {
+	kept := l.answersKept(per)
 	for i := range l.requests {
 		q := &l.requests[i]
 		if q.parent < 0 {
@@ -83,12 +84,43 @@ func (l *log) converse(per float64) {
 		q.shared = int32(min(float64(q.prompt), float64(q.common)*per) / blockTokens)
 		p := &l.requests[q.parent]
 		whole := int(q.common) == p.digest.Blocks
-		if !whole || p.next >= 0 || !p.ok || !(q.at >= p.ended-unison) || q.prompt < p.prompt+p.output || q.parted(p, per) {
+		if !whole || p.next >= 0 || !q.after(p) || kept && q.parted(p, per) {
 			continue
 		}
 		p.next, q.goesOn = int32(i), true
-		q.shared = max(q.shared, int32((p.prompt+p.output)/blockTokens))
+		if kept {
+			q.shared = max(q.shared, int32((p.prompt+p.output)/blockTokens))
+		}
 	}
+}
+
+// after reports whether q may go on from the answer to p.
+func (q *request) after(p *request) bool {
+	return p.ok && q.at >= p.ended-unison && q.prompt >= p.prompt+p.output
+}
+
+// answersKept reports whether prompts that go on find the answer before them in the
+// cache, where engines say what they found. They don't where clients send it back
+// otherwise than it was generated, without its reasoning or with another text.
+func (l *log) answersKept(per float64) bool {
+	kept, parted := 0, 0
+	for i := range l.requests {
+		q := &l.requests[i]
+		if q.parent < 0 {
+			continue
+		}
+		p := &l.requests[q.parent]
+		if int(q.common) != p.digest.Blocks || !q.after(p) || q.endpoint != p.endpoint || p.output < 2*blockTokens {
+			continue
+		}
+		switch {
+		case q.cached >= float64(p.prompt+p.output)-1.5*blockTokens:
+			kept++
+		case q.cached >= float64(q.common)*per-1.5*blockTokens: // it had not been evicted
+			parted++
+		}
+	}
+	return kept >= parted
 }
 
 // parted reports whether the engine said that it had the prompt before q's but not

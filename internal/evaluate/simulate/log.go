@@ -33,6 +33,7 @@ type request struct {
 	ttft, tpot, e2e float64 // seconds; unknown
 	ended           float64 // since the first; unknown
 	ok              bool
+	live            bool // forecasts might decide about it
 
 	digest prefix.Digest // without marks, once it has its parent
 	parent int32         // the request before it that its prompt begins like; below 0: none
@@ -97,6 +98,7 @@ type log struct {
 	per       float64  // tokens of a block of their digests
 	objective map[asks]string
 	asked     []asks // by number of their class
+	always    bool   // forecasts might decide all the time
 	early     int    // that ended before they were sent
 }
 
@@ -109,16 +111,14 @@ type asks struct {
 // configured is how the router that wrote the log was set, as far as its complete
 // decisions tell.
 type configured struct {
-	seen       int // complete decisions looked at
-	policy     string
-	settings   policy.Settings
-	canary     float64
-	fallbacks  map[string]int
-	forecasts  int // of those seen, in which forecasts might decide
-	changed    bool
-	believed   map[string]physics.Coefficients // by class
-	undecoded  error
-	byForecast int // decisions that forecasts made
+	seen      int // complete decisions looked at
+	policy    string
+	settings  policy.Settings
+	canary    float64
+	fallbacks map[string]int
+	changed   bool
+	believed  map[string]physics.Coefficients // by class
+	undecoded error
 }
 
 const (
@@ -163,9 +163,6 @@ func read(rows iter.Seq2[Logged, error], most int) (*log, error) {
 		if len(l.requests) == most {
 			l.leftOut++
 			continue
-		}
-		if policy.Forecasting(d.Policy) {
-			l.setting.byForecast++
 		}
 		q, err := l.request(&r)
 		if err != nil {
@@ -226,7 +223,9 @@ func (l *log) order(times []time.Time) error {
 	})
 	l.name()
 	answered := 0
+	l.always = true
 	for i := range l.requests {
+		l.always = l.always && l.requests[i].live
 		if l.requests[i].ttft > 0 {
 			answered++
 		}
@@ -279,7 +278,7 @@ func (l *log) request(r *Logged) (request, error) {
 	}
 	unknown := math.NaN()
 	q := request{
-		endpoint: -1, parent: -1, next: -1, class: l.ask(d),
+		endpoint: -1, parent: -1, next: -1, class: l.ask(d), live: mayDecide(d),
 		prompt: int(d.PromptTokens), output: int(d.ExpectedOutputTokens),
 		cached: unknown, believed: unknown, ttft: unknown, tpot: unknown, e2e: unknown, ended: unknown,
 	}
@@ -375,9 +374,6 @@ func (l *log) look(d *feature.Decision, known []warm) []warm {
 	c.seen++
 	c.policy, c.settings, c.canary = in.Policy, in.Settings, in.Canary
 	c.fallbacks[in.Fallback]++
-	if in.Forecasts {
-		c.forecasts++
-	}
 	for i := range in.Candidates {
 		if i >= len(d.Candidates) {
 			break

@@ -279,7 +279,7 @@ func (m *Model) router(s *Setting) fleet.RouterConfig {
 		Policy: logged.policy, Fallback: logged.fallback(), Settings: logged.settings, Canary: logged.canary,
 		Profiles: m.believed, ScrapeInterval: m.log.scrapes(), Objectives: m.log.objectives(),
 	}
-	forecasts := logged.live()
+	forecasts := m.log.anyLive()
 	if s.Policy != "" {
 		c.Policy, c.Canary, forecasts = s.Policy, 0, true
 	}
@@ -311,9 +311,6 @@ func (c *configured) fallback() string {
 	}
 	return fleet.Auto
 }
-
-// live reports whether forecasts might decide most of the time.
-func (c *configured) live() bool { return 2*c.forecasts > c.seen }
 
 // scrapes is how far apart they were.
 func (l *log) scrapes() time.Duration {
@@ -366,6 +363,9 @@ func (m *Model) replay(ctx context.Context, s *Setting, seed uint64, draw int) (
 				out[m.sessions[o.Session].turns[o.Turn]] = seenOf(&o)
 			}
 		},
+	}
+	if s.Policy == "" {
+		m.followed(&c)
 	}
 	if _, err := fleet.Simulate(ctx, c); err != nil {
 		return nil, fmt.Errorf("replay under %s: %w", c.Router.Policy, err)
@@ -422,7 +422,7 @@ func (m *Model) notes() (notes []string) {
 	if n := len(l.routers); n > 1 {
 		add("%d routers wrote the log: they are replayed as one that knows what all of them know", n)
 	}
-	if policy.Forecasting(l.setting.policy) && l.setting.live() && m.options.Forecaster == nil {
+	if policy.Forecasting(l.setting.policy) && l.anyLive() && m.options.Forecaster == nil {
 		add("forecasts decided when the log was written: without the bundle, those of the prior alone are replayed")
 	}
 	if without := len(l.requests) - l.digested; l.digested > 0 && 10*without > len(l.requests) {
