@@ -16,8 +16,8 @@ import (
 var explored = []world{
 	{name: "mixed", traffic: mixed, share: 0.6, endpoints: 10, mechanism: none},
 	{name: "interactive-chat", traffic: chat, share: 0.85, endpoints: 10, mechanism: none},
-	{name: "rag", traffic: rag, share: 0.6, endpoints: 10, mechanism: none},
-	{name: "b2b-saas", traffic: b2b, share: 0.4, endpoints: 10, mechanism: none},
+	{name: "rag", traffic: rag, share: 0.5, endpoints: 10, mechanism: none},
+	{name: "b2b-saas", traffic: b2b, share: 0.35, endpoints: 10, mechanism: none},
 }
 
 // price is what exploring 1 % of the requests costs, against exploring none.
