@@ -116,7 +116,7 @@ func Decide(in *Input, out *Choice) error {
 		return nil
 	}
 	forecasts := in.Forecasts && out.anyForecast()
-	canary := forecasts && in.Canary > 0 && in.Canary < 1
+	canary := forecasts && in.tosses()
 	if !forecasts || canary {
 		if err := CheckFallback(in.Fallback); err != nil {
 			return err
@@ -132,6 +132,11 @@ func Decide(in *Input, out *Choice) error {
 		rules[in.Fallback](in, out)
 	}
 	return nil
+}
+
+// tosses reports whether a coin says who decides, where there are forecasts.
+func (in *Input) tosses() bool {
+	return Forecasting(in.Policy) && in.Forecasts && in.Canary > 0 && in.Canary < 1
 }
 
 // canary draws whether forecasts or the fallback decide. The probabilities are

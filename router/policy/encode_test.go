@@ -3,6 +3,7 @@ package policy_test
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -226,6 +227,31 @@ func TestReplayRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), d.ID.String()) {
 			t.Errorf("%s: %v, want an error with %q and the decision's id", c.name, err, c.want)
 		}
+	}
+}
+
+// What a canary's coin left to the fallback has the probabilities of both, and so is
+// made again by the version alone that predicted had.
+func TestReplayOfACanary(t *testing.T) {
+	in := input(policy.Predicted, idles(3)...)
+	for i := range in.Candidates {
+		expect(in, i, 0.2, 0.02)
+	}
+	in.Fallback, in.Forecasts, in.Canary = policy.TokenLoad, true, 0.05
+	d := stored(in)
+	d.Policy = policy.TokenLoad
+	if _, err := policy.Replay(d); err != nil {
+		t.Errorf("of this version: %v", err)
+	}
+	d.PolicyVersion = policy.Version - 1
+	if _, err := policy.Replay(d); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is of a canary of version %d", d.PolicyVersion)) {
+		t.Errorf("of the version before: %v", err)
+	}
+	in.Forecasts = false // nobody tossed it
+	d = stored(in)
+	d.Policy, d.PolicyVersion = policy.TokenLoad, policy.Version-1
+	if _, err := policy.Replay(d); err != nil {
+		t.Errorf("of the fallback alone: %v", err)
 	}
 }
 

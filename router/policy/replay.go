@@ -35,6 +35,9 @@ func Replay(stored *feature.Decision) (*Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decision %s: %w", stored.ID, err)
 	}
+	if in.tosses() && !decidesAlike(stored.PolicyVersion, in.Policy) {
+		return nil, fmt.Errorf("decision %s is of a canary of version %d of the policies, whose probabilities are those of %s too, and this build has version %d", stored.ID, stored.PolicyVersion, in.Policy, Version)
+	}
 	if len(in.Candidates) != len(stored.Candidates) {
 		return nil, fmt.Errorf("decision %s: %d candidates stored, states for %d", stored.ID, len(stored.Candidates), len(in.Candidates))
 	}
