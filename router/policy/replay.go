@@ -8,10 +8,10 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 )
 
-// decidesAlike reports whether this build makes the choice again that a version
-// of a policy made: all that don't forecast decide as they ever did, and
-// predictor-blend as since version 3.
-func decidesAlike(version int, policy string) bool {
+// DecidesAlike reports whether this build's policy of that name decides as the one
+// of a version did, so that the rows of that version hold all that it reads: all
+// that don't forecast decide as they ever did, and predictor-blend as since version 3.
+func DecidesAlike(version int, policy string) bool {
 	switch {
 	case version < 1 || version > Version:
 		return false
@@ -28,14 +28,14 @@ func Replay(stored *feature.Decision) (*Input, error) {
 	if !stored.Complete {
 		return nil, fmt.Errorf("decision %s is not complete: it holds %d of %d candidates", stored.ID, len(stored.Candidates), len(stored.Candidates)+stored.Rest)
 	}
-	if !decidesAlike(stored.PolicyVersion, stored.Policy) {
+	if !DecidesAlike(stored.PolicyVersion, stored.Policy) {
 		return nil, fmt.Errorf("decision %s was made by version %d of the policies, this build has %d", stored.ID, stored.PolicyVersion, Version)
 	}
 	in, err := Decode(stored.States)
 	if err != nil {
 		return nil, fmt.Errorf("decision %s: %w", stored.ID, err)
 	}
-	if in.tosses() && !decidesAlike(stored.PolicyVersion, in.Policy) {
+	if in.tosses() && !DecidesAlike(stored.PolicyVersion, in.Policy) {
 		return nil, fmt.Errorf("decision %s is of a canary of version %d of the policies, whose probabilities are those of %s too, and this build has version %d", stored.ID, stored.PolicyVersion, in.Policy, Version)
 	}
 	if len(in.Candidates) != len(stored.Candidates) {

@@ -188,12 +188,16 @@ func (e *Evaluation) sample(d *feature.Decision, in *policy.Input, aim objective
 	if err := policy.Decide(in, &e.again); err != nil {
 		return s, "", err
 	}
-	if policy.Same(d, in, &e.again) != nil {
+	unlike := policy.Same(d, in, &e.again) != nil
+	before := in.Settings
+	e.options.Target.apply(in, d, &e.remade)
+	if in.Forecasts && !policy.DecidesAlike(d.PolicyVersion, in.Policy) {
+		return s, OldVersion, nil // the log lacks what the target reads now
+	}
+	if unlike {
 		e.unlike++
 	}
-	e.change.before = in.Settings
-	e.options.Target.apply(in, d, &e.remade)
-	e.change.after = in.Settings
+	e.change.before, e.change.after = before, in.Settings
 	e.judged++
 	if lacks(in) {
 		e.lacking++

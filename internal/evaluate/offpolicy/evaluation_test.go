@@ -275,6 +275,32 @@ func dumb(t *testing.T, d *feature.Decision, o *feature.Outcome, options *offpol
 	return s
 }
 
+// Rows of an earlier version are judged under policies that read them as they always
+// did; they lack what predicted reads now.
+func TestRowsOfAnEarlierVersion(t *testing.T) {
+	const rows = 100
+	for _, c := range []struct {
+		target offpolicy.Target
+		judged int64
+	}{
+		{offpolicy.Target{Policy: policy.ActiveRequest}, 2 * rows},
+		{offpolicy.Target{Policy: policy.Predicted}, rows},
+	} {
+		e, l := evaluation(t, offpolicy.Options{Quantity: offpolicy.TTFT, Target: c.target}), newLog(5)
+		for i := range 2 * rows {
+			in := l.input()
+			in.Policy = policy.TokenLoad
+			d, o := l.of(in)
+			d.PolicyVersion -= i % 2
+			add(t, e, d, o)
+		}
+		r := report(t, e)
+		if r.Judged != c.judged || c.judged < 2*rows && (len(r.LeftOut) != 1 || r.LeftOut[0] != (offpolicy.Left{Why: offpolicy.OldVersion, Decisions: rows})) {
+			t.Errorf("%s: %d judged, left out %+v", c.target.Policy, r.Judged, r.LeftOut)
+		}
+	}
+}
+
 // Of what is not seen each kind counts as the documentation says.
 func TestWhatIsNotSeen(t *testing.T) {
 	unseen := func(o *feature.Outcome) { o.TTFT, o.TPOT, o.E2E = nan(), nan(), nan() }
