@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -42,8 +42,17 @@ type advising struct {
 
 func adviseCommand() *cobra.Command {
 	var a advising
-	var page string
-	var asJSON bool
+	given := findings[*advise.Advice]{
+		judge: func(cmd *cobra.Command) (*advise.Advice, error) { return a.run(cmd.Context()) },
+		table: func(w io.Writer, r **advise.Advice) error { return report.WriteTable(w, a.subject, *r) },
+		page:  func(w io.Writer, r **advise.Advice, _ string) error { return report.WritePage(w, a.subject, *r) },
+		json: func(r **advise.Advice) any {
+			return struct {
+				report.Subject
+				*advise.Advice
+			}{a.subject, *r}
+		},
+	}
 	cmd := &cobra.Command{
 		Use:   "advise",
 		Short: "Say which policy this traffic wants, and where the valve should stand",
@@ -69,26 +78,8 @@ Workloads: ` + strings.Join(workload.Names(), ", ") + `.`,
 			if err := a.prepare(cmd); err != nil {
 				return err
 			}
-			file, err := draftOf(page) // before the simulations and not after them
-			if err != nil {
-				return fmt.Errorf("--report: %w", err)
-			}
-			advice, err := a.run(cmd.Context())
-			if err == nil && file != nil {
-				if err = report.WritePage(file, a.subject, advice); err != nil {
-					err = fmt.Errorf("--report %s: %w", page, err)
-				}
-			}
-			if err = file.end(err); err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
-					report.Subject
-					*advise.Advice
-				}{a.subject, advice})
-			}
-			return report.WriteTable(cmd.OutOrStdout(), a.subject, advice)
+			_, err := given.give(cmd)
+			return err
 		},
 	}
 	a.rows.register(cmd)
@@ -104,8 +95,7 @@ Workloads: ` + strings.Join(workload.Names(), ", ") + `.`,
 	f.DurationVar(&a.penalty, "max-ttft-penalty", 18*time.Second, "how much more TTFT you permit a request at its warm endpoint than elsewhere: where the valve opens")
 	f.IntVar(&a.seeds, "seeds", 0, "number of seeds, each a run of every policy; 0: 5 to 10, the more the fewer requests there are")
 	f.Uint64Var(&a.seed, "seed", 1, "the first seed")
-	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
-	f.StringVar(&page, "report", "", "write a page with plots to this file")
+	given.register(f)
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -23,8 +22,12 @@ type judgingExperiment struct {
 
 func evaluateExperimentCommand() *cobra.Command {
 	j := judgingExperiment{rows: wholeRows{thin: true}}
-	var page string
-	var asJSON bool
+	a := findings[experiment.Report]{
+		judge: j.judge,
+		table: report.WriteExperimentTable,
+		page:  report.WriteExperimentPage,
+		json:  reportedBy[experiment.Report],
+	}
 	cmd := &cobra.Command{
 		Use:   "experiment",
 		Short: "What an experiment on live traffic showed: a switchback or a canary",
@@ -42,26 +45,8 @@ docs/experiments.md says how to run one, and what the numbers mean.`,
 			if err := j.check(cmd); err != nil {
 				return err
 			}
-			file, err := draftOf(page) // before minutes of judging
-			if err != nil {
-				return fmt.Errorf("--report: %w", err)
-			}
-			r, err := j.judge(cmd)
-			if err == nil && file != nil {
-				if err = report.WriteExperimentPage(file, &r, commandLine()); err != nil {
-					err = fmt.Errorf("--report %s: %w", page, err)
-				}
-			}
-			if err = file.end(err); err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
-					Command string            `json:"command"`
-					Report  experiment.Report `json:"report"`
-				}{commandLine(), r})
-			}
-			return report.WriteExperimentTable(cmd.OutOrStdout(), &r)
+			_, err := a.give(cmd)
+			return err
 		},
 	}
 	j.rows.register(cmd)
@@ -73,8 +58,7 @@ docs/experiments.md says how to run one, and what the numbers mean.`,
 	f.DurationVar(&j.options.Horizon, "horizon", 0, "of a canary: for how long after a choice requests are looked at for what it did to them (default: twice what 9 of 10 requests take)")
 	f.BoolVar(&j.options.Unfinished, "unfinished", false, "judge a switchback before its end")
 	f.Uint64Var(&j.seed, "seed", 1, "seed of bootstraps and randomisation tests")
-	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
-	f.StringVar(&page, "report", "", "write a page with plots to this file")
+	a.register(f)
 	return cmd
 }
 

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,8 +26,22 @@ type judging struct {
 
 func evaluateForecastsCommand() *cobra.Command {
 	var j judging
-	var page string
-	var asJSON bool
+	a := findings[[]evaluate.Report]{
+		judge: func(cmd *cobra.Command) ([]evaluate.Report, error) {
+			if j.refit {
+				return j.refitted(cmd)
+			}
+			return j.logged(cmd)
+		},
+		table: func(w io.Writer, r *[]evaluate.Report) error { return report.WriteTable(w, *r) },
+		page:  func(w io.Writer, r *[]evaluate.Report, command string) error { return report.WritePage(w, *r, command) },
+		json: func(r *[]evaluate.Report) any {
+			return struct {
+				Command string            `json:"command"`
+				Reports []evaluate.Report `json:"reports"`
+			}{commandLine(), *r}
+		},
+	}
 	cmd := &cobra.Command{
 		Use:   "forecasts",
 		Short: "How good the logged forecasts were, by what came",
@@ -50,30 +64,8 @@ model. So it can also judge measurements of others, in the format of measured-h2
 			if err := j.check(); err != nil {
 				return err
 			}
-			judge := j.logged
-			if j.refit {
-				judge = j.refitted
-			}
-			file, err := draftOf(page) // before minutes of judging
-			if err != nil {
-				return fmt.Errorf("--report: %w", err)
-			}
-			reports, err := judge(cmd)
-			if err == nil && file != nil {
-				if err = report.WritePage(file, reports, commandLine()); err != nil {
-					err = fmt.Errorf("--report %s: %w", page, err)
-				}
-			}
-			if err = file.end(err); err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
-					Command string            `json:"command"`
-					Reports []evaluate.Report `json:"reports"`
-				}{commandLine(), reports})
-			}
-			return report.WriteTable(cmd.OutOrStdout(), reports)
+			_, err := a.give(cmd)
+			return err
 		},
 	}
 	j.rows.register(cmd)
@@ -83,8 +75,7 @@ model. So it can also judge measurements of others, in the format of measured-h2
 	f.BoolVar(&j.refit, "refit", false, "judge a bundle that is fitted to the first 80 % of the rows, and one fitted to a random 80 %")
 	f.StringVarP(&j.config, "config", "c", "", "with --refit: configuration file (YAML) whose trainer section says how to fit; without, its defaults")
 	f.StringVar(&j.profile, "profile", defaultProfile, "engine profile of the prior, for measurements that come without one")
-	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
-	f.StringVar(&page, "report", "", "write a page with plots to this file")
+	a.register(f)
 	return cmd
 }
 

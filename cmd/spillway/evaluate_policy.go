@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,8 +34,12 @@ type judgingPolicy struct {
 
 func evaluatePolicyCommand() *cobra.Command {
 	var j judgingPolicy
-	var page string
-	var asJSON bool
+	a := findings[offpolicy.Report]{
+		judge: j.judge,
+		table: report.WritePolicyTable,
+		page:  report.WritePolicyPage,
+		json:  reportedBy[offpolicy.Report],
+	}
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "What another policy, threshold or bundle would have done with the logged requests",
@@ -59,26 +62,8 @@ others. docs/evaluation.md says what each can and can't see.`,
 			if err := j.check(cmd); err != nil {
 				return err
 			}
-			file, err := draftOf(page) // before minutes of judging
-			if err != nil {
-				return fmt.Errorf("--report: %w", err)
-			}
-			r, err := j.judge(cmd)
-			if err == nil && file != nil {
-				if err = report.WritePolicyPage(file, &r, commandLine()); err != nil {
-					err = fmt.Errorf("--report %s: %w", page, err)
-				}
-			}
-			if err = file.end(err); err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
-					Command string           `json:"command"`
-					Report  offpolicy.Report `json:"report"`
-				}{commandLine(), r})
-			}
-			return report.WritePolicyTable(cmd.OutOrStdout(), &r)
+			_, err := a.give(cmd)
+			return err
 		},
 	}
 	j.rows.register(cmd)
@@ -96,8 +81,7 @@ others. docs/evaluation.md says what each can and can't see.`,
 	f.DurationVar(&j.slo[0], "slo-ttft", 0, "objective of requests that gave none, with --reward slo")
 	f.DurationVar(&j.slo[1], "slo-tpot", 0, "objective of requests that gave none, with --reward slo")
 	f.Uint64Var(&j.seed, "seed", 1, "seed of the bootstrap")
-	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
-	f.StringVar(&page, "report", "", "write a page with plots to this file")
+	a.register(f)
 	return cmd
 }
 

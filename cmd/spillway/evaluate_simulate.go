@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -40,8 +39,12 @@ type simulating struct {
 
 func evaluateSimulateCommand() *cobra.Command {
 	var j simulating
-	var page string
-	var asJSON bool
+	a := findings[simulate.Report]{
+		judge: j.judge,
+		table: report.WriteSimulationTable,
+		page:  report.WriteSimulationPage,
+		json:  reportedBy[simulate.Report],
+	}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "What another policy would have done to the whole fleet, by replaying the log",
@@ -61,27 +64,7 @@ docs/evaluation.md says what it can and can't see.`,
 			if err := j.check(cmd); err != nil {
 				return err
 			}
-			file, err := draftOf(page) // before minutes of simulating
-			if err != nil {
-				return fmt.Errorf("--report: %w", err)
-			}
-			r, err := j.judge(cmd)
-			if err == nil && file != nil {
-				if err = report.WriteSimulationPage(file, &r, commandLine()); err != nil {
-					err = fmt.Errorf("--report %s: %w", page, err)
-				}
-			}
-			if err = file.end(err); err != nil {
-				return err
-			}
-			if asJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
-					Command string          `json:"command"`
-					Report  simulate.Report `json:"report"`
-				}{commandLine(), r})
-			} else {
-				err = report.WriteSimulationTable(cmd.OutOrStdout(), &r)
-			}
+			r, err := a.give(cmd)
 			if err == nil && !r.Check.Trusted && !j.anyway {
 				err = errors.New("the replay of the logged policy is off by more than it may be: --anyway shows others regardless")
 			}
@@ -100,8 +83,7 @@ docs/evaluation.md says what it can and can't see.`,
 	f.IntVar(&j.seeds, "seeds", 5, "runs of each policy")
 	f.Uint64Var(&j.seed, "seed", 1, "first seed: of ties, exploration, the engines' noise, and which fit they have")
 	f.BoolVar(&j.anyway, "anyway", false, "try other policies even if the replay of the logged one is off by more than it may be")
-	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
-	f.StringVar(&page, "report", "", "write a page with plots to this file")
+	a.register(f)
 	return cmd
 }
 
