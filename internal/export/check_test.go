@@ -1,6 +1,7 @@
 package export_test
 
 import (
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -71,5 +72,32 @@ func TestNumbersOfTheStore(t *testing.T) {
 		if last == nil || !strings.Contains(last.Error(), "column priority: ") || !strings.Contains(last.Error(), "out of range") {
 			t.Errorf("%s: %v", f.name, last)
 		}
+	}
+}
+
+// endless is as many bytes of the letter a as anybody reads.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	e.read += len(p)
+	return len(p), nil
+}
+
+// A quote that is never closed does not take the whole file into memory.
+func TestLongRecord(t *testing.T) {
+	var names []string
+	for _, c := range export.Columns() {
+		names = append(names, c.Name)
+	}
+	rest := &endless{}
+	var last error
+	for _, err := range export.ReadCSV(io.MultiReader(strings.NewReader(strings.Join(names, ",")+"\n\""), rest)) {
+		last = err
+	}
+	if last == nil || !strings.Contains(last.Error(), "row 1: it has more than 32 MiB") || rest.read > 64<<20 {
+		t.Errorf("%v after %d bytes", last, rest.read)
 	}
 }

@@ -176,7 +176,8 @@ func floatOf(text string, bits int) (float64, error) {
 // stand beside them. An error names the line and ends the sequence.
 func ReadCSV(r io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		in := csv.NewReader(bufio.NewReaderSize(r, 1<<16))
+		bound := &bounded{r: r, left: longestRecord}
+		in := csv.NewReader(bufio.NewReaderSize(bound, 1<<16))
 		in.ReuseRecord = true
 		header, err := in.Read()
 		if err != nil {
@@ -190,10 +191,14 @@ func ReadCSV(r io.Reader) iter.Seq2[Row, error] {
 				return
 			}
 		}
-		for {
+		for n := 1; ; n++ {
+			bound.left = longestRecord
 			record, err := in.Read()
 			if errors.Is(err, io.EOF) {
 				return
+			}
+			if errors.Is(err, errLong) {
+				err = fmt.Errorf("row %d: %w", n, err)
 			}
 			var row Row
 			for i := 0; err == nil && i < len(columns); i++ {
@@ -215,6 +220,28 @@ func ReadCSV(r io.Reader) iter.Seq2[Row, error] {
 			}
 		}
 	}
+}
+
+// longestRecord is about the most bytes of one row of a CSV file: those of some
+// 50,000 candidates. Without a bound a quote that is not closed takes the rest of the
+// file, and a small compressed file all memory.
+const longestRecord = 32 << 20
+
+var errLong = fmt.Errorf("it has more than %d MiB: is a quote not closed?", longestRecord>>20)
+
+// bounded reads so many bytes of r.
+type bounded struct {
+	r    io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errLong
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 // clipped keeps what an error quotes of a file short.
