@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spillway-llm/spillway/internal/explain"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/telemetry"
 )
@@ -40,13 +41,13 @@ Needs DATABASE_URL.`,
 			if err != nil {
 				return err
 			}
-			e := explain(&d, outcomes)
+			e := explain.Of(&d, outcomes)
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				return enc.Encode(e)
 			}
-			e.print(cmd.OutOrStdout())
+			printExplanation(cmd.OutOrStdout(), &e)
 			return nil
 		},
 	}

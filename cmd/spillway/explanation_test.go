@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-llm/spillway/internal/explain"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router/policy"
@@ -68,9 +69,9 @@ func decided(t *testing.T, change func(*policy.Input)) feature.Decision {
 
 func TestExplainPrintsTheValveAndTheTerms(t *testing.T) {
 	d := decided(t, func(*policy.Input) {})
-	e := explain(&d, []feature.Outcome{{Attempt: 1, Status: feature.OK, Endpoint: "a", TTFT: 0.3, TPOT: 0.02, E2E: 2.3, OutputTokens: 100, CachedTokens: 896}})
+	e := explain.Of(&d, []feature.Outcome{{Attempt: 1, Status: feature.OK, Endpoint: "a", TTFT: 0.3, TPOT: 0.02, E2E: 2.3, OutputTokens: 100, CachedTokens: 896}})
 	var text bytes.Buffer
-	e.print(&text)
+	printExplanation(&text, &e)
 	for _, want := range []string{
 		"predicted decided (mode live, forecasts live, bundle 7)",
 		"chose a with probability 1: warm, 0.31 s; coldest 0.22 s; gap 0.09 s < 5 s",
@@ -95,9 +96,9 @@ func TestExplainPrintsTheValveAndTheTerms(t *testing.T) {
 
 func TestExplainPrintsWhatWasShed(t *testing.T) {
 	d := decided(t, func(in *policy.Input) { in.Request.SLOTTFT, in.Request.Priority = 0.1, -1 })
-	e := explain(&d, []feature.Outcome{{Attempt: 1, Status: feature.Shed}})
+	e := explain.Of(&d, []feature.Outcome{{Attempt: 1, Status: feature.Shed}})
 	var text bytes.Buffer
-	e.print(&text)
+	printExplanation(&text, &e)
 	for _, want := range []string{
 		"SLO of TTFT 0.1 s, priority -1", "turned the request away: shed with probability 1.00: best p90 is 164 % over its SLO", "outcome: shed", "replay: the same",
 	} {
@@ -114,12 +115,12 @@ func TestExplainPrintsWhatWasShed(t *testing.T) {
 func TestExplainReadsWhatItCannotReplay(t *testing.T) {
 	d := decided(t, func(*policy.Input) {})
 	d.PolicyVersion = 1
-	e := explain(&d, nil)
+	e := explain.Of(&d, nil)
 	if !strings.HasPrefix(e.Replay, "not possible") || e.Candidates[0].Cached != 900 || e.Candidates[0].Terms != nil || e.Valve != nil {
 		t.Errorf("explained %+v", e)
 	}
 	d.States = d.States[:10]
-	if e = explain(&d, nil); !feature.IsUnknown(e.Candidates[0].Cached) {
+	if e = explain.Of(&d, nil); !feature.IsUnknown(e.Candidates[0].Cached) {
 		t.Errorf("explained %+v from cut states", e)
 	}
 }

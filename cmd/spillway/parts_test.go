@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/featurestore"
+	"github.com/spillway-llm/spillway/internal/explain"
 )
 
 const llm = "qwen3-32b"
@@ -163,15 +164,15 @@ func (a answer) decisionID() string {
 }
 
 // explained asks explain about a decision until its outcome is stored.
-func explained(t *testing.T, database, id string) explanation {
+func explained(t *testing.T, database, id string) explain.Decision {
 	t.Helper()
-	var e explanation
+	var e explain.Decision
 	eventually(t, 20*time.Second, func(context.Context) error {
 		stdout, stderr, code := run(t, database, "explain", "--json", id)
 		if code != 0 {
 			return errors.New(stderr)
 		}
-		e = explanation{}
+		e = explain.Decision{}
 		if err := json.Unmarshal([]byte(stdout), &e); err != nil {
 			return err
 		}

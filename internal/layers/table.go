@@ -124,6 +124,9 @@ var Table = []Layer{
 	{Package: "internal/evaluate/report", Pure: true, May: []string{"internal/evaluate/simulate", "internal/feature", "internal/evaluate", "internal/evaluate/offpolicy", "internal/evaluate/experiment", "internal/plot"},
 		Why: "shows what an evaluation came to and estimates nothing itself"},
 
+	{Package: "internal/explain", Pure: true, May: []string{"internal/feature", "router/policy"},
+		Why: "an explanation is made from the row alone, whoever shows it"},
+
 	{Package: "internal/advise", Pure: true,
 		May:     []string{"internal/feature", "internal/physics", "internal/workload", "internal/trace", "internal/fleet", "router/policy"},
 		Modules: []string{gonum},
