@@ -122,6 +122,9 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 		s.input.Fallback = matched(l.demand.Bound(now, s.peak))
 	}
 	s.input.Forecasts = a.answered() && s.state == correction.Live && r.config.Mode != ModeShadow
+	if s.drill = now.Before(r.drill); s.drill {
+		s.input.Forecasts = false
+	}
 	if r.config.Mode == ModeCanary {
 		s.input.Canary = r.config.Canary
 	}
@@ -144,6 +147,7 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	if policy.Forecasting(s.choice.Policy) {
 		l.forecasts++
 	}
+	l.history.decided(now, &s.choice)
 	if s.choice.Shed {
 		l.shed++
 		return nil, nil

@@ -18,6 +18,7 @@ type endpoint struct {
 	speed       correction.Speed
 	offset      correction.Offset
 	chosen      uint64
+	pace        pace
 	coldAt      time.Time            // when it was last given a request that nobody held a prefix of; zero: never
 	live        map[*Ticket]struct{} // in flight here
 	silent      map[*Ticket]struct{} // those of them without a first token
@@ -71,7 +72,7 @@ func (r *Router) meet(e *pool.State) *endpoint {
 		if known != nil {
 			r.index.Clear(known.slot)
 			r.ledger.Forget(e.ID, known.incarnation)
-			fresh.chosen = known.chosen
+			fresh.chosen, fresh.pace = known.chosen, known.pace
 		}
 		known = fresh
 		r.endpoints[e.ID] = known

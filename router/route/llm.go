@@ -25,6 +25,7 @@ type llm struct {
 	used   time.Time // when a request was last decided for it
 
 	decisions, forecasts, shed uint64
+	history                    history
 
 	accounted time.Time // until when the time in its states is counted
 }

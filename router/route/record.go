@@ -26,6 +26,8 @@ func (r *Router) fallback(s *scratch, a asking) fallback {
 		return fallback{"state", fmt.Sprintf("%s (%s)", s.state, s.stateReason)}
 	case a.asked && !a.answered():
 		return fallback{resultNames[a.result], a.why}
+	case s.drill:
+		return fallback{"drill", "fallback drill"}
 	case s.choice.Held:
 		return fallback{"canary", fmt.Sprintf("not in the canary of %g", r.config.Canary)}
 	case s.input.Forecasts:

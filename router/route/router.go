@@ -64,6 +64,7 @@ type Router struct {
 	silent    map[*Peer]bool
 	without   string // the silent ones, as reasons name them
 	recent    []Recent
+	drill     time.Time // until then forecasts decide nothing
 
 	probed string // whom the last bounded round of probes ended with; Run's alone
 }
@@ -123,6 +124,7 @@ func (r *Router) tick(now time.Time) {
 	for _, e := range r.present {
 		r.observeSpeed(now, e)
 		r.observeOverdue(e, now)
+		e.pace.tick(e.chosen)
 		for _, name := range e.state.LLMs {
 			r.listed(name, now)
 		}

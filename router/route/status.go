@@ -19,8 +19,9 @@ type Status struct {
 	LLMs      []LLMStatus      `json:"llms"`
 	Endpoints []EndpointStatus `json:"endpoints"`
 	Peers     []PeerStatus     `json:"peers,omitempty"`
-	Changes   []Transition     `json:"changes"` // oldest first
-	Recent    []Recent         `json:"recent"`  // oldest first
+	Drill     *time.Time       `json:"drill_until,omitempty"` // a fallback drill ends then
+	Changes   []Transition     `json:"changes"`               // oldest first
+	Recent    []Recent         `json:"recent"`                // oldest first
 }
 
 // LLMStatus is the forecast state of one LLM.
@@ -54,6 +55,7 @@ type EndpointStatus struct {
 	PrefillTokens feature.Number  `json:"prefill_tokens"` // of those without a first token
 	SpeedFactor   feature.Number  `json:"speed_factor"`   // how many times slower than its class
 	Chosen        uint64          `json:"chosen"`
+	Share         feature.Number  `json:"share"` // of the last minute's requests, as a fraction
 }
 
 // Transition is one change of an LLM's forecast state.
@@ -98,8 +100,21 @@ func (r *Router) Status() Status {
 	if r.others != nil {
 		s.LLMs = append(s.LLMs, r.llmStatus(r.others))
 	}
+	if now.Before(r.drill) {
+		until := r.drill
+		s.Drill = &until
+	}
+	total := 0.0
 	for _, e := range r.present {
-		s.Endpoints = append(s.Endpoints, r.endpointStatus(e, now))
+		total += e.pace.rate
+	}
+	for _, e := range r.present {
+		x := r.endpointStatus(e, now)
+		x.Share = feature.Number(feature.Unknown)
+		if total > quietPace {
+			x.Share = feature.Number(e.pace.rate / total)
+		}
+		s.Endpoints = append(s.Endpoints, x)
 	}
 	return s
 }
@@ -135,8 +150,25 @@ func (r *Router) endpointStatus(e *endpoint, now time.Time) EndpointStatus {
 	}
 }
 
+// pace is how many requests an endpoint is given a second, over about a minute.
+type pace struct {
+	rate   float64
+	chosen uint64 // when it was last brought up to date
+}
+
+// quietPace is a rate of a whole fleet below which shares of it mean nothing.
+const quietPace = 1e-3
+
+// tick takes in one second; chosen is how often the endpoint was.
+func (p *pace) tick(chosen uint64) {
+	const memory = 60
+	p.rate += (float64(chosen-p.chosen) - p.rate) / memory
+	p.chosen = chosen
+}
+
 // remember keeps an ended request for the status.
 func (r *Router) remember(t *Ticket, e *End, now time.Time) {
+	t.llm.history.ended(now, &t.corrected, e)
 	r.recent = append(r.recent, Recent{
 		ID: t.id.String(), At: now, LLM: t.llm.name, Endpoint: t.endpoint.id, Policy: t.policy, Reason: t.reason,
 		ForecastTTFT: t.corrected.TTFT.P50, ActualTTFT: e.TTFT,

@@ -20,6 +20,7 @@ type scratch struct {
 	llm         *llm
 	state       correction.State
 	stateReason string
+	drill       bool // a fallback drill is on
 	decidedAt   time.Time
 	part        part
 	without     string // peers that nothing is heard of
