@@ -88,7 +88,7 @@ func (t *target) of(s setting) setting {
 // prefixes lie. Where traffic lives on caches, effects of thousands of percent
 // would come of it, which nobody needs an instrument for.
 func (t *target) scatters() bool {
-	return slices.Contains([]string{policy.RoundRobin, policy.LeastRequest}, cmp.Or(t.fallback, t.policy))
+	return slices.Contains([]string{policy.RoundRobin, policy.LeastRequest, policy.PredictorBlend}, cmp.Or(t.fallback, t.policy))
 }
 
 func named(policy string) target { return target{name: policy, policy: policy} }
