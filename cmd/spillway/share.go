@@ -33,10 +33,11 @@ func (c *RouterConfig) share() (share.Config, error) {
 	return config, errors.New("router.share_salt_file: is empty; router.snapshot_file needs it: a file with a secret that hashes of prompts begin with")
 }
 
-// salt reads the salt into a router's configuration.
+// salt reads the salt into a router's configuration. A router that shares nothing may
+// have one too: digests of prompts in its rows are then comparable over a restart.
 func (c *RouterConfig) salt(config *router.Config) error {
-	if !config.Share.Salted() {
-		return nil
+	if c.Share.SaltFile == "" {
+		return nil // share has refused what can't be without
 	}
 	text, err := os.ReadFile(c.Share.SaltFile)
 	if err != nil {
