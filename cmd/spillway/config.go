@@ -31,13 +31,13 @@ import (
 // part. Every key may be left out. Secrets come from the environment alone:
 // DATABASE_URL, LISTEN_DATABASE_URL.
 type Config struct {
-	Log       LogConfig         `yaml:"log"`
-	Profile   string            `yaml:"profile"` // engine profile of classes not listed
-	Classes   map[string]string `yaml:"classes"` // engine profile of each endpoint class
-	Store     StoreConfig       `yaml:"store"`
-	Router    RouterConfig      `yaml:"router"`
-	Predictor PredictorConfig   `yaml:"predictor"`
-	Trainer   TrainerConfig     `yaml:"trainer"`
+	Log       LogConfig         `yaml:"log"`       // what is logged
+	Profile   string            `yaml:"profile"`   // engine profile of classes that classes does not list and the store has no calibration of: a name, with -xN behind it N times slower, or a file that calibrate or fit-profile wrote
+	Classes   map[string]string `yaml:"classes"`   // engine profile of each endpoint class, named likewise
+	Store     StoreConfig       `yaml:"store"`     // where rows are kept
+	Router    RouterConfig      `yaml:"router"`    // the router
+	Predictor PredictorConfig   `yaml:"predictor"` // the predictor; the word in-process instead of keys is short for in_process and the defaults
+	Trainer   TrainerConfig     `yaml:"trainer"`   // the trainer
 }
 
 // LogConfig says what is logged, to standard error.
@@ -49,114 +49,114 @@ type LogConfig struct {
 // StoreConfig says where rows are kept.
 type StoreConfig struct {
 	DataDir    string        `yaml:"data_dir"`    // of the private Postgres that "store serve" runs
-	SpoolDir   string        `yaml:"spool_dir"`   // where rows wait while the database is away
-	SpoolBytes int64         `yaml:"spool_bytes"` // most bytes of them; the oldest go first
-	Retention  time.Duration `yaml:"retention"`   // rows older than this are dropped, by day
+	SpoolDir   string        `yaml:"spool_dir"`   // where rows wait while the database is away; each router needs its own
+	SpoolBytes int64         `yaml:"spool_bytes"` // most bytes of them, at least 1048576; the oldest go first
+	Retention  time.Duration `yaml:"retention"`   // rows older than this are dropped, by day; at least 24h, and trainer.window
 	Ahead      time.Duration `yaml:"ahead"`       // how far ahead day partitions are made
 }
 
 // RouterConfig configures the router.
 type RouterConfig struct {
 	Name          string           `yaml:"name"`   // of this instance in every row; the host name by default
-	Listen        string           `yaml:"listen"` // OpenAI-compatible front door
-	Admin         string           `yaml:"admin"`  // metrics, health, pprof, status page
+	Listen        string           `yaml:"listen"` // host:port of the OpenAI-compatible front door
+	Admin         string           `yaml:"admin"`  // host:port of metrics, health, pprof and status page; keep it inside; empty: none
 	ExtProc       ExtProcConfig    `yaml:",inline"`
 	Share         ShareConfig      `yaml:",inline"`
-	Mode          string           `yaml:"mode"`
-	Canary        float64          `yaml:"canary"`     // in mode canary: share of the requests that forecasts decide
-	Experiment    ExperimentConfig `yaml:"experiment"` // of mode switchback
-	Policy        string           `yaml:"policy"`
-	Fallback      string           `yaml:"fallback"`
-	Settings      policy.Settings  `yaml:"settings"`
-	Forecast      ForecastConfig   `yaml:"forecast"`
-	Scrape        ScrapeConfig     `yaml:"scrape"`
-	Endpoints     []pool.Endpoint  `yaml:"endpoints"`
-	EndpointsFile string           `yaml:"endpoints_file"` // watched
-	MaxBodyBytes  int64            `yaml:"max_body_bytes"`
-	AskUsage      bool             `yaml:"ask_usage"`          // ask engines for usage and strip it again
-	FirstByte     time.Duration    `yaml:"first_byte_timeout"` // of streamed answers
-	Answer        time.Duration    `yaml:"answer_timeout"`     // of answers that are not streamed
-	Idle          time.Duration    `yaml:"idle_timeout"`
-	DrainDelay    time.Duration    `yaml:"drain_delay"` // how long the front door stays open after SIGTERM
-	Drain         time.Duration    `yaml:"drain_timeout"`
-	CompleteUpTo  int              `yaml:"complete_up_to"`  // rows hold every candidate up to this many
-	CompleteShare float64          `yaml:"complete_share"`  // and this share of larger ones
-	TokensPerByte float64          `yaml:"tokens_per_byte"` // of prompt text, until learned
+	Mode          string           `yaml:"mode"`               // live; shadow: forecasts are recorded and the fallback decides; canary: forecasts decide a share; switchback: two arms decide in turn
+	Canary        float64          `yaml:"canary"`             // in mode canary: share of the requests that forecasts decide, above 0 and below 1
+	Experiment    ExperimentConfig `yaml:"experiment"`         // what mode switchback tries
+	Policy        string           `yaml:"policy"`             // which policy decides: predicted, predictor-blend, token-load, active-request, combined-load, weighted-blend, round-robin, random, least-request or power-of-two
+	Fallback      string           `yaml:"fallback"`           // what decides while forecasts may not: token-load, active-request, combined-load, or auto, which follows prefill utilisation
+	Settings      policy.Settings  `yaml:"settings"`           // constants of the policies
+	Forecast      ForecastConfig   `yaml:"forecast"`           // asking the predictor
+	Scrape        ScrapeConfig     `yaml:"scrape"`             // asking endpoints for their metrics
+	Endpoints     []pool.Endpoint  `yaml:"endpoints"`          // the engines; a router needs these or endpoints_file
+	EndpointsFile string           `yaml:"endpoints_file"`     // a file with the same list, watched
+	MaxBodyBytes  int64            `yaml:"max_body_bytes"`     // longest request body; a longer one is answered 413
+	AskUsage      bool             `yaml:"ask_usage"`          // ask engines for the token counts of streamed answers, and strip them where the client did not ask
+	FirstByte     time.Duration    `yaml:"first_byte_timeout"` // until a streamed answer begins
+	Answer        time.Duration    `yaml:"answer_timeout"`     // until an answer that is not streamed is there
+	Idle          time.Duration    `yaml:"idle_timeout"`       // between two pieces of an answer
+	DrainDelay    time.Duration    `yaml:"drain_delay"`        // how long the front door stays open after SIGTERM, while /readyz says 503; 3s to 5s in Kubernetes
+	Drain         time.Duration    `yaml:"drain_timeout"`      // then requests in flight may end; with drain_delay and 5 s more it must fit into terminationGracePeriodSeconds
+	CompleteUpTo  int              `yaml:"complete_up_to"`     // rows hold every candidate where there are at most so many
+	CompleteShare float64          `yaml:"complete_share"`     // and of larger fleets in this share of the decisions, 0 to 1
+	TokensPerByte float64          `yaml:"tokens_per_byte"`    // tokens for each byte of prompt text, until it is learned
 }
 
 // ExtProcConfig configures the front door of proxies: the endpoint picker.
 type ExtProcConfig struct {
-	Listen       string `yaml:"extproc_listen"` // empty: there is none
-	TLS          string `yaml:"extproc_tls"`    // self-signed, files or off
-	CertFile     string `yaml:"extproc_cert_file"`
-	KeyFile      string `yaml:"extproc_key_file"`
+	Listen       string `yaml:"extproc_listen"`       // host:port of the front door of proxies, the endpoint picker; empty: there is none
+	TLS          string `yaml:"extproc_tls"`          // self-signed, made at each start; files, those of the two keys below; or off
+	CertFile     string `yaml:"extproc_cert_file"`    // PEM; read again when it was renewed
+	KeyFile      string `yaml:"extproc_key_file"`     // PEM; read again when it was renewed
 	Destinations int    `yaml:"extproc_destinations"` // endpoints that a proxy is told to try, in order
-	Response     string `yaml:"extproc_response"`     // what is asked to be shown of responses: body or headers
-	MaxStreams   int    `yaml:"extproc_max_streams"`
+	Response     string `yaml:"extproc_response"`     // what is asked to be shown of responses: body, or headers, which gives no latencies
+	MaxStreams   int    `yaml:"extproc_max_streams"`  // requests of proxies at once; one more is answered 503
 }
 
 // ShareConfig says how routers of one fleet know of each other, and what one
 // keeps over a restart.
 type ShareConfig struct {
-	Peers    []string      `yaml:"peers"`           // host:port of the other routers' share_listen; a host may stand for all of them, this one too
-	Listen   string        `yaml:"share_listen"`    // where other routers follow this one; empty: nowhere
-	SaltFile string        `yaml:"share_salt_file"` // holds a secret that all of them have in common
-	TLS      string        `yaml:"share_tls"`       // off, server or mutual
-	CertFile string        `yaml:"share_cert_file"`
-	KeyFile  string        `yaml:"share_key_file"`
-	CAFile   string        `yaml:"share_ca_file"` // who signs for the others
-	Silence  time.Duration `yaml:"peer_silence"`  // after so long without a word what a peer has in flight is forgotten
-	Snapshot string        `yaml:"snapshot_file"` // of what is believed to be cached, written at the end and read at the start; empty: none
-	MaxAge   time.Duration `yaml:"snapshot_max_age"`
+	Peers    []string      `yaml:"peers"`            // host:port of the other routers' share_listen; a host may stand for all of them, this one too
+	Listen   string        `yaml:"share_listen"`     // host:port where other routers follow this one; empty: nowhere
+	SaltFile string        `yaml:"share_salt_file"`  // a file with a secret of at least 16 bytes that all of them have in common; sharing and snapshots need it
+	TLS      string        `yaml:"share_tls"`        // off; server: who is followed shows a certificate; or mutual: both do
+	CertFile string        `yaml:"share_cert_file"`  // PEM; read at each connection
+	KeyFile  string        `yaml:"share_key_file"`   // PEM; read at each connection
+	CAFile   string        `yaml:"share_ca_file"`    // PEM of who signs for the others
+	Silence  time.Duration `yaml:"peer_silence"`     // after so long without a word what a peer has in flight is forgotten; at least 1s
+	Snapshot string        `yaml:"snapshot_file"`    // of what is believed to be cached, written at the end and read at the start; empty: none
+	MaxAge   time.Duration `yaml:"snapshot_max_age"` // an older snapshot is not read
 }
 
 // ForecastConfig says how the router asks the predictor.
 type ForecastConfig struct {
-	Address       string        `yaml:"address"` // unix:///path or host:port
-	Deadline      time.Duration `yaml:"deadline"`
-	Candidates    int           `yaml:"candidates"` // forecast at most; 0 means all
-	ProbeInterval time.Duration `yaml:"probe_interval"`
-	ReturnHold    time.Duration `yaml:"return_hold"`
+	Address       string        `yaml:"address"`        // of the predictor: unix:///path or host:port
+	Deadline      time.Duration `yaml:"deadline"`       // later forecasts are not waited for
+	Candidates    int           `yaml:"candidates"`     // endpoints forecast at most, beside the warm ones; 0 means all
+	ProbeInterval time.Duration `yaml:"probe_interval"` // how often it is asked while requests don't
+	ReturnHold    time.Duration `yaml:"return_hold"`    // how long all must be well before forecasts decide again; at least probe_interval
 }
 
 // ScrapeConfig says how endpoints are asked for their metrics.
 type ScrapeConfig struct {
-	Interval time.Duration `yaml:"interval"`
-	Timeout  time.Duration `yaml:"timeout"`
-	MaxAge   time.Duration `yaml:"max_age"` // older numbers are not compared with fresh ones
+	Interval time.Duration `yaml:"interval"` // between two scrapes of an endpoint
+	Timeout  time.Duration `yaml:"timeout"`  // of one scrape; shorter than max_age
+	MaxAge   time.Duration `yaml:"max_age"`  // older numbers are not compared with fresh ones; at least 2 intervals
 }
 
 // PredictorConfig configures the predictor. "predictor: in-process" is short
 // for in_process and the defaults.
 type PredictorConfig struct {
-	InProcess    bool          `yaml:"in_process"` // inside the router, which then needs no other
-	Listen       string        `yaml:"listen"`     // unix:///path or host:port
-	Admin        string        `yaml:"admin"`
-	PollInterval time.Duration `yaml:"poll_interval"`
-	Evaluator    string        `yaml:"evaluator"`   // flat or leaves
-	MaxWaiting   int           `yaml:"max_waiting"` // most forecasts that wait for others
+	InProcess    bool          `yaml:"in_process"`    // inside the router, which then needs no other
+	Listen       string        `yaml:"listen"`        // unix:///path or host:port
+	Admin        string        `yaml:"admin"`         // host:port of metrics and health; empty: none
+	PollInterval time.Duration `yaml:"poll_interval"` // how often the store is asked for bundles, beside its notifications
+	Evaluator    string        `yaml:"evaluator"`     // flat, or leaves: the library that it is checked against, several times slower
+	MaxWaiting   int           `yaml:"max_waiting"`   // most forecasts that wait for others, from 1; one more is refused at once
 }
 
 // TrainerConfig configures the trainer.
 type TrainerConfig struct {
-	Schedule     string        `yaml:"schedule"`
-	Admin        string        `yaml:"admin"`
-	Window       time.Duration `yaml:"window"`
-	WindowRows   int           `yaml:"window_rows"`
-	HalfLife     time.Duration `yaml:"half_life"` // age at which a row weighs half
-	HeldOutShare float64       `yaml:"held_out_share"`
-	MinHeldOut   int           `yaml:"min_held_out"`
-	MinNewRows   int           `yaml:"min_new_rows"`
-	QuietMost    time.Duration `yaml:"quiet_most"`
-	MaxAge       time.Duration `yaml:"max_age"`       // of a bundle; 0 is 3 refit intervals
-	DriftPoll    time.Duration `yaml:"drift_poll"`    // 0 watches nothing between refits
-	MostBytes    int           `yaml:"most_bytes"`    // of a bundle
-	MostForecast time.Duration `yaml:"most_forecast"` // that 16 candidates may take
-	Trees        int           `yaml:"trees"`
-	Leaves       int           `yaml:"leaves"`
-	LearningRate float64       `yaml:"learning_rate"`
-	Threads      int           `yaml:"threads"`
-	Seed         uint64        `yaml:"seed"`
+	Schedule     string        `yaml:"schedule"`       // when to refit: cron, or "@every 20s"; at least 5 s apart
+	Admin        string        `yaml:"admin"`          // host:port of metrics and health; empty: none
+	Window       time.Duration `yaml:"window"`         // how far back rows are taken
+	WindowRows   int           `yaml:"window_rows"`    // newest rows used at most
+	HalfLife     time.Duration `yaml:"half_life"`      // age at which a row weighs half
+	HeldOutShare float64       `yaml:"held_out_share"` // the latest rows, which judge and are not learned from
+	MinHeldOut   int           `yaml:"min_held_out"`   // with fewer of them nothing is judged
+	MinNewRows   int           `yaml:"min_new_rows"`   // with fewer since the last refit the served bundle is extended instead
+	QuietMost    time.Duration `yaml:"quiet_most"`     // but not longer than this after the newest row that judged it
+	MaxAge       time.Duration `yaml:"max_age"`        // how long a bundle may be used after it was last found good; 0 is 3 refit intervals
+	DriftPoll    time.Duration `yaml:"drift_poll"`     // how often new outcomes are looked at for drift, which refits early; 0: never
+	MostBytes    int           `yaml:"most_bytes"`     // of a bundle; a larger one is refused
+	MostForecast time.Duration `yaml:"most_forecast"`  // that 16 candidates may take to forecast; a slower bundle is refused
+	Trees        int           `yaml:"trees"`          // most trees of a forest
+	Leaves       int           `yaml:"leaves"`         // most leaves of a tree
+	LearningRate float64       `yaml:"learning_rate"`  // share of each tree's answer that is added
+	Threads      int           `yaml:"threads"`        // processor threads of a fit
+	Seed         uint64        `yaml:"seed"`           // of all that a fit draws
 }
 
 const defaultProfile = "qwen3-32b-h100-tp2-routing"

@@ -17,9 +17,9 @@ import (
 // ExperimentConfig is what mode switchback tries: the same for all routers of a
 // fleet.
 type ExperimentConfig struct {
-	Name   string        `yaml:"name"`
-	Start  string        `yaml:"start"` // RFC 3339; of the first block
-	Block  time.Duration `yaml:"block"`
+	Name   string        `yaml:"name"`    // in every row of it
+	Start  string        `yaml:"start"`   // RFC 3339; of the first block
+	Block  time.Duration `yaml:"block"`   // for which one arm decides; longer than requests drain and caches turn over
 	BurnIn time.Duration `yaml:"burn_in"` // of each block, that is not judged
 	Pairs  int           `yaml:"pairs"`   // of blocks, one for each arm
 	Seed   uint64        `yaml:"seed"`    // of the order within pairs
@@ -28,10 +28,10 @@ type ExperimentConfig struct {
 
 // ArmConfig is one arm: what it leaves out is as in the router's own configuration.
 type ArmConfig struct {
-	Name     string             `yaml:"name"` // by default its policy, with what else it changes
-	Policy   string             `yaml:"policy"`
-	Fallback string             `yaml:"fallback"`
-	Settings map[string]float64 `yaml:"settings"`
+	Name     string             `yaml:"name"`     // by default its policy, with what else it changes
+	Policy   string             `yaml:"policy"`   // as router.policy
+	Fallback string             `yaml:"fallback"` // as router.fallback
+	Settings map[string]float64 `yaml:"settings"` // those of router.settings that it changes
 }
 
 func defaultExperiment() ExperimentConfig {

@@ -114,18 +114,18 @@ func (c *Candidate) uncached(r *Request) float64 { return c.request(r).UncachedT
 
 // Settings are the numbers of the policies.
 type Settings struct {
-	StickyShare       float64         `yaml:"sticky_share" json:"sticky_share"`                                       // an endpoint is warm when it holds this share of the prompt
-	StickySaved       feature.Seconds `yaml:"sticky_saved" json:"sticky_saved"`                                       // or saves this much prefill
-	MaxTTFTPenalty    feature.Seconds `yaml:"max_ttft_penalty" json:"max_ttft_penalty"`                               // valve of the matched configurations
-	PredictedPenalty  feature.Seconds `yaml:"predicted_ttft_penalty" json:"predicted_ttft_penalty"`                   // valve of predicted, on forecast TTFT; on waiting for room it is MaxTTFTPenalty
+	StickyShare       float64         `yaml:"sticky_share" json:"sticky_share"`                                       // an endpoint is warm when it holds this share of the prompt, above 0 and at most 1
+	StickySaved       feature.Seconds `yaml:"sticky_saved" json:"sticky_saved"`                                       // or when it saves so much prefill
+	MaxTTFTPenalty    feature.Seconds `yaml:"max_ttft_penalty" json:"max_ttft_penalty"`                               // valve of the matched configurations, on prefill queued in front; of predicted, on waiting for room
+	PredictedPenalty  feature.Seconds `yaml:"predicted_ttft_penalty" json:"predicted_ttft_penalty"`                   // valve of predicted, on forecast TTFT
 	TokensPerRequest  float64         `yaml:"tokens_per_request" json:"tokens_per_request"`                           // what one active request counts in combined-load
-	Exploration       float64         `yaml:"exploration" json:"exploration"`                                         // probability of trying another of the cheapest
+	Exploration       float64         `yaml:"exploration" json:"exploration"`                                         // probability of trying another of the cheapest, 0 to 1
 	ExplorationHarm   feature.Seconds `yaml:"exploration_harm" json:"exploration_harm"`                               // most extra cost an explored endpoint may have
-	DefaultThroughput float64         `yaml:"default_peak_prefill_throughput" json:"default_peak_prefill_throughput"` // tokens/s where a profile gives none
+	DefaultThroughput float64         `yaml:"default_peak_prefill_throughput" json:"default_peak_prefill_throughput"` // tokens/s of prefill where a profile gives none, above 0
 
 	// Of the cost of predicted; see Terms. 0 leaves a term out.
-	EvictionWeight      float64 `yaml:"eviction_weight" json:"eviction_weight"`           // of prefill that eviction makes necessary again
-	HeadroomWeight      float64 `yaml:"headroom_weight" json:"headroom_weight"`           // of tokens in the last 10 % of the KV cache
+	EvictionWeight      float64 `yaml:"eviction_weight" json:"eviction_weight"`           // in the cost of predicted, of prefill that eviction makes necessary again
+	HeadroomWeight      float64 `yaml:"headroom_weight" json:"headroom_weight"`           // of the time to compute again what goes beyond 90 % of the KV cache
 	PrefillExternality  float64 `yaml:"prefill_externality" json:"prefill_externality"`   // of a second that others are held up which decode there
 	QueueExternality    float64 `yaml:"queue_externality" json:"queue_externality"`       // of a second that others wait which come later
 	EvictionExternality float64 `yaml:"eviction_externality" json:"eviction_externality"` // of a second that others will be held up by what was evicted
