@@ -45,6 +45,8 @@ type Analysis struct {
 	judged  int64
 	decided map[decidedBy]int64
 	total   int64
+	givenUp map[string]int64 // by arm: requests that clients gave up before a first token
+	untold  int64            // decisions in the time of a switchback that are not part of it
 
 	blocks blocks
 	rows   []row // of a split
@@ -63,7 +65,7 @@ func New(o Options) (*Analysis, error) {
 	case o.Horizon < 0:
 		return nil, fmt.Errorf("a horizon of %v lies in the past", o.Horizon)
 	}
-	return &Analysis{options: o, counts: map[LeftOut]int64{}, decided: map[decidedBy]int64{}}, nil
+	return &Analysis{options: o, counts: map[LeftOut]int64{}, decided: map[decidedBy]int64{}, givenUp: map[string]int64{}}, nil
 }
 
 // clockSlack is how far a decision may lie before the one behind which it stands:
@@ -84,6 +86,11 @@ func (a *Analysis) Add(d *feature.Decision, o *feature.Outcome) error {
 	}
 	if part, err := a.part(d.Experiment); err != nil || !part {
 		a.outside++
+		if a.back != nil {
+			if _, during := a.back.At(d.DecidedAt); during {
+				a.untold++
+			}
+		}
 		return err
 	}
 	if a.total == 0 {
@@ -98,6 +105,9 @@ func (a *Analysis) Add(d *feature.Decision, o *feature.Outcome) error {
 	a.total++
 	a.decided[decidedBy{d.Arm, d.Policy}]++
 	v, why := values(d, o, a.options.SLO)
+	if why == "" && math.IsNaN(v[ofTTFT]) && math.IsNaN(v[ofFailed]) {
+		a.givenUp[d.Arm]++
+	}
 	if a.back != nil {
 		return a.addBlock(d, v, why)
 	}
@@ -190,7 +200,27 @@ func (a *Analysis) Report(seed uint64) (Report, error) {
 	if n := a.counts[ClockJump]; n > 0 {
 		r.warn("%d requests ended before they were decided on: a clock jumped, and blocks may hold what belongs to others.", n)
 	}
+	if a.untold > 0 {
+		r.warn("%d decisions in its time are no part of it: a router was not told of it, or was told something else, and its requests meet those of both arms.", a.untold)
+	}
+	if up := [2]int64{a.givenUp[r.Arms[0]], a.givenUp[r.Arms[1]]}; float64(up[0]+up[1]) > mostGivenUp*float64(a.total) {
+		r.warn("Clients gave up %s before a first token: they are in no latency, and an arm that makes more of them wait in vain looks faster.", a.shares(r.Arms, up))
+	}
 	return r, nil
+}
+
+// mostGivenUp is the share of requests given up beyond which it is said.
+const mostGivenUp = 0.01
+
+// shares are those of the requests of each arm.
+func (a *Analysis) shares(arms [2]string, n [2]int64) string {
+	var of [2]float64
+	for by, all := range a.decided {
+		if i := slices.Index(arms[:], by.arm); i >= 0 {
+			of[i] += float64(all)
+		}
+	}
+	return fmt.Sprintf("%.1f %% of the requests of %s and %.1f %% of %s", 100*float64(n[0])/of[0], arms[0], 100*float64(n[1])/of[1], arms[1])
 }
 
 func (r *Report) warn(format string, args ...any) {

@@ -1,12 +1,14 @@
 package experiment_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/evaluate/experiment"
+	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/design"
 )
 
@@ -113,5 +115,39 @@ func TestDoubtsAreSaid(t *testing.T) {
 	}
 	if r.Judged+left != r.Requests {
 		t.Errorf("%d judged and %d left out of %d", r.Judged, left, r.Requests)
+	}
+}
+
+// Nor are they silent about what is in no number.
+func TestWhatIsInNoNumberIsSaid(t *testing.T) {
+	plan := sixPairs()
+	long := plan.End().Sub(start)
+	log := made(rand.New(rand.NewPCG(3, 1)), 3000, start, long, by(plan))
+	unknown := feature.Seconds(feature.Unknown)
+	var up, all [2]float64
+	for i := range log {
+		d, o := &log[i].d, &log[i].o
+		if i%100 == 99 {
+			d.Experiment, d.Arm = "", "" // of a router that was not told
+			continue
+		}
+		place, _ := plan.At(d.DecidedAt)
+		if place.Arm == 1 && i%4 == 0 && o.Status == feature.OK {
+			o.Status, o.TTFT, o.TPOT, o.E2E, o.CensoredAt = feature.ClientAbort, unknown, unknown, unknown, 1
+		}
+		all[place.Arm]++
+		if o.Status == feature.ClientAbort {
+			up[place.Arm]++
+		}
+	}
+	r := report(t, experiment.Options{}, log, 1)
+	said := strings.Join(r.Warnings, "\n")
+	for _, want := range []string{
+		"30 decisions in its time are no part of it",
+		fmt.Sprintf("gave up %.1f %% of the requests of a and %.1f %% of b before", 100*up[0]/all[0], 100*up[1]/all[1]),
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("warnings lack %q:\n%s", want, said)
+		}
 	}
 }

@@ -23,7 +23,8 @@ var switchbackCaveats = []string{
 	"The units are pairs of blocks, not requests. A request counts in the block in which it was decided on, whatever it meets later.",
 	"An arm is judged among the queues and prefixes that the other arm left, for as long as the burn-in does not let go of them. " +
 		"Where the difference is another in the second half of blocks than in the first, it did not.",
-	"Latencies are of the requests that have them; those that failed or were given up stand in rows of their own. An arm that fails slow requests looks fast.",
+	"Latencies are of the requests that have them; those that failed stand in a row of their own, and those that clients gave up in none. " +
+		"An arm that fails slow requests, or makes clients give up, looks fast.",
 	"Each interval holds its truth 19 times in 20. Of seven quantities one is soon outside by chance: say before which one decides.",
 }
 
