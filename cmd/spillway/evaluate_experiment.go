@@ -81,6 +81,9 @@ func (j *judgingExperiment) check(cmd *cobra.Command) error {
 
 // judge reads the rows and compares the arms.
 func (j *judgingExperiment) judge(cmd *cobra.Command) (experiment.Report, error) {
+	if len(j.rows.files) == 0 {
+		j.options.Until = time.Now()
+	}
 	a, err := experiment.New(j.options)
 	if err != nil {
 		return experiment.Report{}, err

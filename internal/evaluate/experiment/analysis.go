@@ -23,6 +23,9 @@ type Options struct {
 	Horizon time.Duration
 	// Unfinished judges a switchback before its end.
 	Unfinished bool
+	// Until is up to when all decisions there are will be added; zero: what is added
+	// tells.
+	Until time.Time
 }
 
 const defaultDetect = 0.05

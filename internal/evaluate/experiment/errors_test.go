@@ -151,3 +151,14 @@ func TestWhatIsInNoNumberIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// Where nobody asks any more the last blocks have no rows, and it is over all the same.
+func TestAQuietEndIsAnEnd(t *testing.T) {
+	plan := sixPairs()
+	plan.Pairs = 7
+	log := made(rand.New(rand.NewPCG(4, 1)), 1000, start, 12*plan.Block, by(plan))
+	r := report(t, experiment.Options{Until: plan.End()}, log, 1)
+	if said := strings.Join(r.Warnings, "\n"); r.Switchback.Pairs != 6 || !strings.Contains(said, "1 of 7 pairs have a block without requests") || strings.Contains(said, "unfinished") {
+		t.Errorf("%d pairs; %s", r.Switchback.Pairs, said)
+	}
+}

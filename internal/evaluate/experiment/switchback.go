@@ -25,7 +25,7 @@ func (a *Analysis) judgeBlocks(r *Report, seed uint64) error {
 	for len(b.open) > 0 {
 		b.finish(s)
 	}
-	unfinished := a.latest.Before(s.End()) && !a.over()
+	unfinished := a.latest.Before(s.End()) && a.options.Until.Before(s.End()) && !a.over()
 	out := &Switchback{
 		Name: s.Name, Start: s.Start.UTC(), End: s.End().UTC(), Block: feature.SecondsOf(s.Block), BurnIn: feature.SecondsOf(s.BurnIn),
 		Planned: s.Pairs, Detect: a.options.Detect, Blocks: []Block{},
