@@ -2,8 +2,9 @@
 // what their engines say of themselves, whether they answer, and when they
 // restarted.
 //
-// Endpoints come from a list in the configuration and from a file that is
-// watched. Each has a scrape loop of its own, which reads only the metrics
+// Endpoints come from a list in the configuration, from a file that is watched
+// and from any Source: packages kube and dns below this one have some. What a
+// source said last stands while it can't be asked. Each endpoint has a scrape loop of its own, which reads only the metrics
 // that are used (Read) and never waits for another endpoint. What is known is
 // published as an immutable Snapshot that readers take without a lock.
 //

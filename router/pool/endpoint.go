@@ -3,7 +3,9 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +17,7 @@ type Endpoint struct {
 	Profile     string   `yaml:"profile"`      // name of an engine profile, or empty
 	LLMs        []string `yaml:"llms"`         // what it serves; asked of it (GET /v1/models) when empty
 	MetricsPath string   `yaml:"metrics_path"` // /metrics when empty; trtllm-serve has /prometheus/metrics
+	MetricsPort int      `yaml:"metrics_port"` // of its metrics page; that of URL when 0
 	Draining    bool     `yaml:"draining"`     // keep what it has, send nothing new
 }
 
@@ -53,10 +56,34 @@ func (e Endpoint) complete() (Endpoint, error) {
 	if !strings.HasPrefix(e.MetricsPath, "/") {
 		return e, fmt.Errorf("metrics_path %q does not begin with /", e.MetricsPath)
 	}
+	if err := checkPort("metrics_port", e.MetricsPort, true); err != nil {
+		return e, err
+	}
 	for _, llm := range e.LLMs {
 		if llm == "" {
 			return e, errors.New("llms holds an empty name")
 		}
 	}
 	return e, nil
+}
+
+// metricsURL is where the metrics page of a complete endpoint is.
+func (e *Endpoint) metricsURL() string {
+	if e.MetricsPort == 0 {
+		return e.URL + e.MetricsPath
+	}
+	u, err := url.Parse(e.URL)
+	if err != nil {
+		return e.URL + e.MetricsPath // complete parsed it
+	}
+	u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(e.MetricsPort))
+	return u.String() + e.MetricsPath
+}
+
+// checkPort reports a port that is none; some may be left out, as 0.
+func checkPort(key string, port int, optional bool) error {
+	if port < 0 || port > 65535 || port == 0 && !optional {
+		return fmt.Errorf("%s %d is no port: want 1 to 65535", key, port)
+	}
+	return nil
 }

@@ -160,4 +160,4 @@ func decodeEntry(n *yaml.Node) (Endpoint, error) {
 }
 
 // keys are those of Endpoint.
-var keys = []string{"id", "url", "class", "profile", "llms", "metrics_path", "draining"}
+var keys = []string{"id", "url", "class", "profile", "llms", "metrics_path", "metrics_port", "draining"}

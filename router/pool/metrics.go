@@ -14,6 +14,9 @@ type metrics struct {
 	restarts     prometheus.Counter
 	fileReads    *prometheus.CounterVec // result
 	fileRejected prometheus.Counter
+
+	discoveryFailures *prometheus.CounterVec // source, reason
+	discoveryRejected *prometheus.CounterVec // source
 }
 
 // newMetrics registers them with r, which may be nil.
@@ -44,6 +47,14 @@ func newMetrics(r prometheus.Registerer, p *Pool) (*metrics, error) {
 			Name: "spillway_router_endpoints_file_rejected_total",
 			Help: "Entries of the endpoints file that could not be used.",
 		}),
+		discoveryFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_discovery_failures_total",
+			Help: "Times a source of endpoints could not be asked; what it said last stood.",
+		}, []string{"source", "reason"}),
+		discoveryRejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_discovery_rejected_total",
+			Help: "Endpoints that a source named and that could not be used, or that another source had.",
+		}, []string{"source"}),
 	}
 	// Every value of a closed label set is there from the start, so that a
 	// first alarm is an increase.
@@ -56,22 +67,39 @@ func newMetrics(r prometheus.Registerer, p *Pool) (*metrics, error) {
 	for _, result := range []string{"ok", "empty", "unreadable"} {
 		m.fileReads.WithLabelValues(result)
 	}
+	for _, o := range p.origins[firstSource:] {
+		m.discoveryRejected.WithLabelValues(o.source.String())
+		for _, reason := range []string{Forbidden, NotFound, Unreachable, Failed} {
+			m.discoveryFailures.WithLabelValues(o.source.String(), reason)
+		}
+	}
 	if r == nil {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.duration, m.failures, m.missing, m.restarts, m.fileReads, m.fileRejected, census{p}} {
+	for _, c := range []prometheus.Collector{
+		m.duration, m.failures, m.missing, m.restarts, m.fileReads, m.fileRejected, m.discoveryFailures, m.discoveryRejected, census{p},
+	} {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)
 }
 
-// census counts the endpoints of the snapshot when it is asked.
+// census counts the endpoints of the snapshot, and how sources stand, when it is
+// asked.
 type census struct{ pool *Pool }
 
-var endpointsDesc = prometheus.NewDesc("spillway_router_endpoints", "Endpoints in the pool.", []string{"state"}, nil)
+var (
+	endpointsDesc = prometheus.NewDesc("spillway_router_endpoints", "Endpoints in the pool.", []string{"state"}, nil)
+	currentDesc   = prometheus.NewDesc("spillway_router_discovery_current", "1 while what a source of endpoints said last is current, 0 while it can't be asked and that stands.", []string{"source"}, nil)
+	namedDesc     = prometheus.NewDesc("spillway_router_discovery_endpoints", "Endpoints in the pool that a source named.", []string{"source"}, nil)
+)
 
-func (c census) Describe(ch chan<- *prometheus.Desc) { ch <- endpointsDesc }
+func (c census) Describe(ch chan<- *prometheus.Desc) {
+	ch <- endpointsDesc
+	ch <- currentDesc
+	ch <- namedDesc
+}
 
 func (c census) Collect(ch chan<- prometheus.Metric) {
 	var healthy, unhealthy, draining float64
@@ -89,5 +117,13 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 	}
 	for state, n := range map[string]float64{"healthy": healthy, "unhealthy": unhealthy, "draining": draining} {
 		ch <- prometheus.MustNewConstMetric(endpointsDesc, prometheus.GaugeValue, n, state)
+	}
+	for _, s := range c.pool.Sources() {
+		current := 0.0
+		if s.Error == "" && !s.Heard.IsZero() {
+			current = 1
+		}
+		ch <- prometheus.MustNewConstMetric(currentDesc, prometheus.GaugeValue, current, s.Source)
+		ch <- prometheus.MustNewConstMetric(namedDesc, prometheus.GaugeValue, float64(s.Endpoints), s.Source)
 	}
 }

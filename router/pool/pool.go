@@ -22,6 +22,7 @@ import (
 type Config struct {
 	Endpoints []Endpoint // always in the pool
 	File      string     // an endpoints file (ParseEndpoints), watched; empty: none
+	Sources   []Source   // other places that endpoints are heard of
 
 	Interval   time.Duration // between two scrapes of one endpoint; 1 s, give or take 10 %
 	Timeout    time.Duration // of one scrape; 3 s
@@ -75,6 +76,7 @@ type Pool struct {
 	file     []byte // the endpoints file as it was read last; New's, then the watch's
 
 	mu       sync.Mutex
+	origins  []*origin // the configuration, the file, then the sources: the first to name an endpoint has it
 	members  map[string]*member
 	ordered  []*member // the same, by id
 	departed departed
@@ -107,11 +109,18 @@ func New(c Config, registerer prometheus.Registerer, log *slog.Logger) (*Pool, e
 		return nil, err
 	}
 	p.config.Endpoints = listed
+	p.origins = []*origin{{}, {}}
+	for i, s := range c.Sources {
+		if slices.ContainsFunc(c.Sources[:i], func(x Source) bool { return x.String() == s.String() }) {
+			return nil, fmt.Errorf("discovery: %s is there twice", s)
+		}
+		p.origins = append(p.origins, &origin{source: s})
+	}
 	p.metrics, err = newMetrics(registerer, p)
 	if err != nil {
 		return nil, fmt.Errorf("register the pool's metrics: %w", err)
 	}
-	p.replace(listed)
+	p.take(p.origins[fromConfig], listed)
 	if c.File != "" {
 		p.file = p.readFile(nil)
 	}
@@ -182,21 +191,20 @@ func (p *Pool) judge(m *member, why string) {
 }
 
 // replace makes endpoints the whole pool. Run starts and stops the scrapes
-// that follow from it.
-func (p *Pool) replace(endpoints []Endpoint) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// that follow from it. late says that those who are new were not there when
+// the pool began. Under p.mu.
+func (p *Pool) replace(endpoints []Endpoint, late bool) {
 	keep := make(map[string]bool, len(endpoints))
 	for _, e := range endpoints {
 		keep[e.ID] = true
 		old := p.members[e.ID]
 		switch {
 		case old == nil:
-			p.join(e)
+			p.join(e, late)
 		case old.endpoint.URL != e.URL: // another engine under the same name
 			p.leave(old)
 			p.departed.take(e.ID)
-			p.join(e)
+			p.join(e, late)
 		default:
 			old.configure(e)
 		}
@@ -215,7 +223,7 @@ func (p *Pool) replace(endpoints []Endpoint) {
 
 // join puts an endpoint into the pool: under its former incarnation, where it
 // was here before.
-func (p *Pool) join(e Endpoint) {
+func (p *Pool) join(e Endpoint, late bool) {
 	m := newMember(e)
 	if life, ok := p.departed.take(e.ID); ok && life.url == e.URL {
 		m.life = life
@@ -224,7 +232,7 @@ func (p *Pool) join(e Endpoint) {
 		m.life = lifeOf(e, p.lives)
 	}
 	m.state.Incarnation, m.state.Started = m.life.incarnation, m.life.startTime
-	m.late = p.began
+	m.late = late
 	p.members[e.ID] = m
 	at, _ := p.place(e.ID)
 	p.ordered = slices.Insert(p.ordered, at, m)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Run scrapes every endpoint and follows the endpoints file until ctx ends.
+// Run scrapes every endpoint and follows the endpoints file and the sources
+// until ctx ends.
 // It returns nil then; nothing it started is left. Run it once.
 func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -16,6 +17,9 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer cancel()
 	if p.config.File != "" {
 		running.Go(func() { p.watch(ctx) })
+	}
+	for _, o := range p.origins[firstSource:] {
+		running.Go(func() { o.source.Run(ctx, func(n News) { p.hear(o, n) }) })
 	}
 	for {
 		p.startScrapes(ctx, &running)

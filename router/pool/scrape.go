@@ -73,7 +73,7 @@ func (s *scraper) fetch(ctx context.Context) *scrapeError {
 	ctx, cancel := context.WithTimeout(ctx, s.pool.config.Timeout)
 	defer cancel()
 	e := s.pool.endpointOf(s.member)
-	response, err := s.get(ctx, e.URL+e.MetricsPath, "text/plain;version=0.0.4")
+	response, err := s.get(ctx, e.metricsURL(), "text/plain;version=0.0.4")
 	if err != nil {
 		return transportError(ctx, err)
 	}

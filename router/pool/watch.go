@@ -94,7 +94,7 @@ func (p *Pool) readFile(last []byte) []byte {
 		p.log.Error("endpoints file holds no endpoint that can be used: the endpoints stay as they are", "file", p.config.File)
 		return data
 	}
-	all := slices.Clone(p.config.Endpoints)
+	own := listed[:0]
 	for _, e := range listed {
 		if slices.ContainsFunc(p.config.Endpoints, func(c Endpoint) bool { return c.ID == e.ID }) {
 			p.metrics.fileRejected.Inc()
@@ -102,11 +102,11 @@ func (p *Pool) readFile(last []byte) []byte {
 				"error", "endpoint "+e.ID+" is already in the configuration")
 			continue
 		}
-		all = append(all, e)
+		own = append(own, e)
 	}
-	p.replace(all)
+	p.take(p.origins[fromFile], own)
 	p.metrics.fileReads.WithLabelValues("ok").Inc()
-	p.log.Info("endpoints file was read", "file", p.config.File, "endpoints", len(all), "left_out", len(complaints))
+	p.log.Info("endpoints file was read", "file", p.config.File, "endpoints", len(p.config.Endpoints)+len(own), "left_out", len(complaints))
 	return data
 }
 
