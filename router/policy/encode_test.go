@@ -219,7 +219,7 @@ func TestReplayRefuses(t *testing.T) {
 		{"a candidate less", func(d *feature.Decision) { d.Candidates = d.Candidates[:2] }, "2 candidates stored, states for 3"},
 		{"another version", func(d *feature.Decision) { d.PolicyVersion = policy.Version + 1 }, "this build has"},
 		{"cut states", func(d *feature.Decision) { d.States = d.States[:20] }, "end too early"},
-		{"no states", func(d *feature.Decision) { d.States = nil }, "end too early"},
+		{"no states", func(d *feature.Decision) { d.States = nil }, "from a file without candidates"},
 	} {
 		d := stored(in)
 		c.edit(d)

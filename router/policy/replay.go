@@ -31,6 +31,9 @@ func Replay(stored *feature.Decision) (*Input, error) {
 	if !DecidesAlike(stored.PolicyVersion, stored.Policy) {
 		return nil, fmt.Errorf("decision %s was made by version %d of the policies, this build has %d", stored.ID, stored.PolicyVersion, Version)
 	}
+	if len(stored.States) == 0 {
+		return nil, fmt.Errorf("decision %s has no states: it comes from a file without candidates", stored.ID)
+	}
 	in, err := Decode(stored.States)
 	if err != nil {
 		return nil, fmt.Errorf("decision %s: %w", stored.ID, err)
