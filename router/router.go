@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spillway-llm/spillway/router/admin"
+	"github.com/spillway-llm/spillway/router/console"
 	"github.com/spillway-llm/spillway/router/extproc"
 	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/gateway"
@@ -50,6 +51,9 @@ type Config struct {
 
 	Forecaster route.Forecaster // nil: none; every LLM stays cold
 	Recorder   route.Recorder
+
+	Store console.Store // of the second listener's pages; nil: they do without
+	Drill bool          // whether those have a button that lets the fallback decide
 
 	Log     *slog.Logger
 	Metrics *prometheus.Registry // gets the metrics of all parts and is shown by the second listener
@@ -156,7 +160,8 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	choke, err := route.New(c.Route, endpoints, c.Forecaster, c.Recorder, c.Log, c.Metrics)
+	recent := console.NewRing(c.Recorder)
+	choke, err := route.New(c.Route, endpoints, c.Forecaster, recent, c.Log, c.Metrics)
 	if err != nil {
 		return err
 	}
@@ -167,7 +172,7 @@ func Run(ctx context.Context, c Config) error {
 		}
 		others.Load()
 	}
-	s, err := newServers(&c, choke, others)
+	s, err := newServers(&c, choke, others, recent)
 	if err != nil {
 		return err
 	}
@@ -247,7 +252,7 @@ type servers struct {
 	log         *slog.Logger
 }
 
-func newServers(c *Config, choke *route.Router, others *share.Node) (*servers, error) {
+func newServers(c *Config, choke *route.Router, others *share.Node, recent *console.Ring) (*servers, error) {
 	status := choke.Status
 	if others != nil {
 		status = func() route.Status {
@@ -256,7 +261,11 @@ func newServers(c *Config, choke *route.Router, others *share.Node) (*servers, e
 			return s
 		}
 	}
-	s := &servers{admin: admin.New(status, c.Metrics), log: c.Log}
+	pages := console.Config{Status: status, History: choke.History, Recent: recent, Store: c.Store}
+	if c.Drill {
+		pages.Drill = choke.Drill
+	}
+	s := &servers{admin: admin.New(status, c.Metrics, console.New(pages)), log: c.Log}
 	if c.Picker != "" {
 		var err error
 		if s.picker, err = extproc.New(c.ExtProc, choke, c.Log, c.Metrics); err != nil {

@@ -1,38 +1,30 @@
 // Package admin is the router's second listener, for the people and programs
-// that look after it: metrics, liveness, readiness, profiles and a page that
-// shows the state, the endpoints and forecasts beside what came of them. It
-// changes nothing.
+// that look after it: metrics, liveness, readiness, profiles and the console.
 //
-//	/             the status page, refreshed every 2 s
-//	/status.json  the same numbers; null where unknown, seconds
+//	/status.json  what the router knows now; null where unknown, seconds
 //	/metrics      Prometheus text
 //	/healthz      200 while the process serves
 //	/readyz       200 while requests are welcome, else 503 and why
 //	/debug/pprof/ profiles
+//	all else      the console
 //
 // There is no authentication: bind it to loopback, which is the default, or to
 // a network that only operators reach.
 package admin
 
 import (
-	"bytes"
-	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/pprof"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/spillway-llm/spillway/router/route"
 )
-
-//go:embed status.css refresh.js status.html
-var assets embed.FS
 
 // Admin is the handler of the second listener.
 type Admin struct {
@@ -42,13 +34,11 @@ type Admin struct {
 }
 
 // New makes the handler. status is asked on every view; metrics is what
-// /metrics shows.
-func New(status func() route.Status, metrics prometheus.Gatherer) *Admin {
+// /metrics shows; console has every path that is not the listener's own.
+func New(status func() route.Status, metrics prometheus.Gatherer, console http.Handler) *Admin {
 	a := &Admin{status: status, mux: http.NewServeMux()}
-	a.mux.HandleFunc("GET /{$}", a.servePage)
+	a.mux.Handle("/", console)
 	a.mux.HandleFunc("GET /status.json", a.serveJSON)
-	a.mux.Handle("GET /status.css", http.FileServerFS(assets))
-	a.mux.Handle("GET /refresh.js", http.FileServerFS(assets))
 	a.mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("GET /healthz", serveHealth)
 	a.mux.HandleFunc("GET /readyz", a.serveReady)
@@ -106,14 +96,4 @@ func (a *Admin) serveJSON(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(append(body, '\n'))
-}
-
-func (a *Admin) servePage(w http.ResponseWriter, _ *http.Request) {
-	var body bytes.Buffer
-	if err := page.Execute(&body, look(a.status(), time.Now())); err != nil {
-		http.Error(w, "draw the page: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Write(body.Bytes())
 }

@@ -61,7 +61,9 @@ func (c *Compared) mean(sum float64) feature.Seconds {
 	return feature.Seconds(math.Exp(sum / float64(c.Requests)))
 }
 
-func (c *Compared) add(f *feature.Quantiles, actual feature.Seconds) {
+// Add compares one request, if both its p50 and what was measured are known and
+// positive.
+func (c *Compared) Add(f *feature.Quantiles, actual feature.Seconds) {
 	if !(f.P50 > 0) || !(actual > 0) {
 		return
 	}
@@ -123,8 +125,8 @@ func (h *history) ended(now time.Time, corrected *feature.Forecast, e *End) {
 	p.Ended++
 	switch e.Status {
 	case feature.OK:
-		p.TTFT.add(&corrected.TTFT, e.TTFT)
-		p.TPOT.add(&corrected.TPOT, e.TPOT)
+		p.TTFT.Add(&corrected.TTFT, e.TTFT)
+		p.TPOT.Add(&corrected.TPOT, e.TPOT)
 	case feature.UpstreamError, feature.UpstreamTimeout, feature.Lost:
 		p.Failed++
 	}

@@ -1,55 +1,25 @@
-package admin
+package console
 
 import (
 	"fmt"
 	"html/template"
-	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
-	"github.com/spillway-llm/spillway/router/route"
 )
 
-var page = template.Must(template.New("status.html").Funcs(template.FuncMap{
+// formats are what the templates write numbers and colours with.
+var formats = template.FuncMap{
 	"seconds": seconds,
 	"number":  number,
 	"percent": percent,
+	"share":   share,
+	"known":   known,
 	"clock":   clock,
+	"day":     day,
 	"state":   stateClass,
 	"outcome": outcomeClass,
 	"peer":    peerClass,
-}).ParseFS(assets, "status.html"))
-
-// recentRows is how many of the recent requests are listed; the plots show all.
-const recentRows = 25
-
-// view is what the page shows.
-type view struct {
-	route.Status
-	Now     time.Time
-	Able    int // endpoints that are healthy and not draining
-	Plots   []plot
-	Changes []route.Transition // newest first
-	Latest  []route.Recent     // newest first
-}
-
-func look(s route.Status, now time.Time) view {
-	v := view{Status: s, Now: now, Changes: slices.Clone(s.Changes), Latest: slices.Clone(s.Recent)}
-	for _, e := range s.Endpoints {
-		if e.Healthy && !e.Draining {
-			v.Able++
-		}
-	}
-	slices.Reverse(v.Changes)
-	slices.Reverse(v.Latest)
-	v.Latest = v.Latest[:min(len(v.Latest), recentRows)]
-	ttft, tpot := make([]pair, 0, len(s.Recent)), make([]pair, 0, len(s.Recent))
-	for _, r := range s.Recent {
-		ttft = append(ttft, pair{float64(r.ForecastTTFT), float64(r.ActualTTFT)})
-		tpot = append(tpot, pair{float64(r.ForecastTPOT), float64(r.ActualTPOT)})
-	}
-	v.Plots = []plot{scatter("TTFT", ttft), scatter("TPOT", tpot)}
-	return v
 }
 
 const dash = "–"
@@ -59,6 +29,10 @@ func seconds(s feature.Seconds) string {
 	switch v := float64(s); {
 	case feature.IsUnknown(s):
 		return dash
+	case v < 0:
+		return "−" + seconds(-s)
+	case v == 0:
+		return "0 s"
 	case v < 0.0995:
 		return fmt.Sprintf("%.1f ms", v*1e3)
 	case v < 0.9995:
@@ -93,7 +67,27 @@ func percent(n feature.Number) string {
 	return fmt.Sprintf("%.0f %%", float64(n)*100)
 }
 
+// share is a part of a whole in percent, without one a dash.
+func share(part, whole uint32) string {
+	if whole == 0 {
+		return dash
+	}
+	return percent(feature.Number(float64(part) / float64(whole)))
+}
+
+func known(v any) bool {
+	switch n := v.(type) {
+	case feature.Number:
+		return !feature.IsUnknown(n)
+	case feature.Seconds:
+		return !feature.IsUnknown(n)
+	}
+	return true
+}
+
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
 
 // stateClass is the colour of a forecast state.
 func stateClass(state string) string {
@@ -108,8 +102,8 @@ func stateClass(state string) string {
 	return "bad"
 }
 
-func outcomeClass(status string) string {
-	switch feature.Status(status) {
+func outcomeClass(status feature.Status) string {
+	switch status {
 	case feature.OK:
 		return "good"
 	case feature.ClientAbort, feature.Shed:
