@@ -84,6 +84,8 @@ def _from_file(name):
         text = {name: str for name in TEXTS + ["epoch", "seed", "candidates", "vectors", "states"]}
         raw = pd.read_csv(name, dtype=text, keep_default_na=False, na_values={c: [""] for c in _numbers()},
                           float_precision="round_trip")
+        for name in TIMES:  # in UTC, with a Z; some without fractions of a second
+            raw[name] = np.array([v[:-1] or "NaT" for v in raw[name]], "datetime64[us]")
     tables = [json.loads(text) if text else {"endpoint": []} for text in raw["candidates"]]
     vectors = [base64.b64decode(v) if isinstance(v, str) else v for v in raw["vectors"]]
     return _rows(raw), _candidates(tables, [np.frombuffer(v, "<f4") for v in vectors])
@@ -123,7 +125,7 @@ def _rows(raw):
     """The columns that the notebooks know of, each with its type."""
     rows = raw[TEXTS + TIMES + _numbers()].copy()
     for name in TIMES:
-        rows[name] = pd.to_datetime(rows[name].replace("", pd.NaT), utc=True)
+        rows[name] = pd.to_datetime(rows[name], utc=True)
     for name in ("explored", "complete"):
         rows[name] = rows[name].astype(bool)
     for name in _numbers():
