@@ -84,14 +84,25 @@ func (l *log) converse(per float64) {
 		q.shared = int32(min(float64(q.prompt), float64(q.common)*per) / blockTokens)
 		p := &l.requests[q.parent]
 		whole := int(q.common) == p.digest.Blocks
-		if !whole || p.next >= 0 || !q.after(p) || kept && q.parted(p, per) {
-			continue
+		if whole && p.next < 0 && q.after(p) && !(kept && q.parted(p, per)) {
+			p.next, q.goesOn = int32(i), true
+			if kept {
+				q.shared = max(q.shared, int32((p.prompt+p.output)/blockTokens))
+			}
 		}
-		p.next, q.goesOn = int32(i), true
-		if kept {
-			q.shared = max(q.shared, int32((p.prompt+p.output)/blockTokens))
-		}
+		q.origin = l.originOf(q)
 	}
+}
+
+// originOf is who brought the last of the blocks that a request shares with its
+// parent, or some before them. Parents that only repeat them are passed over: of
+// prompts that all begin alike there are as many as there are requests.
+func (l *log) originOf(q *request) int32 {
+	at := q.parent
+	for l.requests[at].parent >= 0 && l.requests[at].shared >= q.shared {
+		at = l.requests[at].origin
+	}
+	return at
 }
 
 // after reports whether q may go on from the answer to p.
@@ -151,7 +162,7 @@ func (l *log) ids(dst []uint64, r, n int, copied bool) []uint64 {
 				dst[at+i] = other + uint64(i)
 			}
 		}
-		n, r = from, int(q.parent)
+		n, r = from, int(q.origin)
 	}
 	return dst
 }

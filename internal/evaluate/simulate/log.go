@@ -39,6 +39,7 @@ type request struct {
 	parent int32         // the request before it that its prompt begins like; below 0: none
 	common int32         // blocks of the digest that both begin with
 	shared int32         // blocks of BlockTokens that both begin with, with the parent's answer
+	origin int32         // the nearest before it, over parents, that brought some of the shared blocks itself
 	next   int32         // the one that goes on from its answer; below 0: none
 	goesOn bool          // from the parent's answer
 	old    int32         // blocks that were there before the log began
