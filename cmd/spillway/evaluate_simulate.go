@@ -66,7 +66,7 @@ docs/evaluation.md says what it can and can't see.`,
 			}
 			r, err := a.give(cmd)
 			if err == nil && !r.Check.Trusted && !j.anyway {
-				err = errors.New("the replay of the logged policy is off by more than it may be: --anyway shows others regardless")
+				err = errors.New("the check failed, by the replay of the logged policy: --anyway shows others regardless")
 			}
 			return err
 		},

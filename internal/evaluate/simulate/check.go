@@ -12,6 +12,8 @@ import (
 const (
 	mostOffP50 = 0.15
 	mostOffP90 = 0.25
+	// fewestJudged is how many answered requests a p90 is of at least.
+	fewestJudged = 50
 )
 
 // Check is how the log comes out when it is replayed under the policy that wrote
@@ -69,13 +71,19 @@ func (m *Model) Against(runs []Result) *Check {
 			c.Trusted = c.Trusted && d.Kept()
 		}
 	}
+	c.Trusted = c.Trusted && c.Logged.Requests >= fewestJudged && len(c.Off) > 0
 	return c
 }
 
 // Why says in a sentence what is off; empty where others may be ranked.
 func (c *Check) Why() string {
-	if c.Trusted {
+	switch {
+	case c.Trusted:
 		return ""
+	case c.Logged.Requests < fewestJudged:
+		return fmt.Sprintf("%d answered requests are left when the log has settled, too few to check the replay by (want at least %d), so others are not ranked", c.Logged.Requests, fewestJudged)
+	case len(c.Off) == 0:
+		return "no request has a latency once the log has settled, so the replay can't be checked and others are not ranked"
 	}
 	text := "the replay of the logged policy is off, so others are not ranked: "
 	n := 0

@@ -198,10 +198,15 @@ func (l *log) class(class string, by [][]int) (physics.Profile, float64, error) 
 		return p, 0, err
 	}
 	p.Coefficients = a.Coefficients
+	untold := a.Coefficients.A <= 0 || a.Coefficients.B <= 0 // as of prompts that are all alike
 	if b, ok := l.setting.believed[class]; ok && b.Check() == nil && b.A > 0 && b.B > 0 {
-		if slow := a.Coefficients.A / b.A; slow > 1/alike && slow < alike && a.Coefficients.B > b.B/alike && a.Coefficients.B < b.B*alike {
-			p.Coefficients = b
+		slow := a.Coefficients.A / b.A
+		if untold || slow > 1/alike && slow < alike && a.Coefficients.B > b.B/alike && a.Coefficients.B < b.B*alike {
+			p.Coefficients, untold = b, false
 		}
+	}
+	if untold {
+		return p, 0, errors.New("neither the answers nor the router's prior tell how long steps and their prefill take")
 	}
 	if p.PeakPrefillThroughput <= 0 {
 		p.PeakPrefillThroughput = 1 / (p.Coefficients.B + p.Coefficients.A/float64(p.MaxBatchedTokens))

@@ -133,6 +133,14 @@ const (
 	// lookedAtFirst is how many are read at the beginning, where caches hold what
 	// no logged request brought.
 	lookedAtFirst = 5000
+	// longestLog is from the first decision to the last: a replay takes time for
+	// what it is long, and one whose clock was wrong is years.
+	longestLog = 60 * 24 * time.Hour
+	// mostTokens is how long a prompt or an answer may be.
+	mostTokens = 1 << 24
+	// longestObjective bounds what a request asks for, in seconds: who waits so long
+	// asks for nothing.
+	longestObjective = 1e6
 	// earlyShare is of how many requests that ended before they were sent a clock
 	// must have jumped.
 	earlyShare = 0.001
@@ -207,6 +215,13 @@ func (l *log) order(times []time.Time) error {
 		if t.After(l.to) {
 			l.to = t
 		}
+	}
+	switch length := l.to.Sub(l.from); {
+	case length <= 0:
+		return fmt.Errorf("all %d decisions are of one moment, so what came when is not known", len(times))
+	case length > longestLog:
+		return fmt.Errorf("the decisions are from %s to %s, and at most %.0f days can be replayed: choose a shorter window, or look for a clock that was wrong",
+			l.from.UTC().Format(time.RFC3339), l.to.UTC().Format(time.RFC3339), longestLog.Hours()/24)
 	}
 	for i := range l.requests {
 		q := &l.requests[i]
@@ -286,6 +301,14 @@ func (l *log) request(r *Logged) (request, error) {
 	if !(d.PromptTokens >= 1) {
 		q.prompt = 1
 	}
+	for _, x := range []struct {
+		column string
+		tokens float64
+	}{{"prompt_tokens", d.PromptTokens}, {"expected_output_tokens", d.ExpectedOutputTokens}, {"output_tokens", o.OutputTokens}} {
+		if x.tokens > mostTokens {
+			return q, fmt.Errorf("decision %s: %s is %g: want at most %d", d.ID, x.column, x.tokens, mostTokens)
+		}
+	}
 	if d.Chosen != "" {
 		chosen := l.endpoint(d.Chosen, d.ChosenClass)
 		chosen.limits.learn(&d.ChosenVector)
@@ -346,10 +369,10 @@ func asksName(i int) string { return fmt.Sprintf("asks-%d", i) }
 func (l *log) ask(d *feature.Decision) string {
 	a := asks{priority: d.Priority}
 	if d.SLOTTFT > 0 {
-		a.ttft = d.SLOTTFT
+		a.ttft = min(d.SLOTTFT, longestObjective)
 	}
 	if d.SLOTPOT > 0 {
-		a.tpot = d.SLOTPOT
+		a.tpot = min(d.SLOTPOT, longestObjective)
 	}
 	name, ok := l.objective[a]
 	if !ok {

@@ -13,7 +13,7 @@ import (
 // of the log that were answered, once it has settled: after the first twentieth,
 // or until what was on its way when it began has ended; a latency is of those
 // that have one in the log. A request that failed in a run counts as if it had
-// taken as long as clients wait, 600 s.
+// taken as long as clients wait, 600 s, but for its TPOT, which it has not.
 type Metrics struct {
 	Requests int            `json:"requests"`
 	TTFT     Times          `json:"ttft"`

@@ -273,6 +273,37 @@ func TestOthersAreNotRankedWhenTheLogDoesNotComeOut(t *testing.T) {
 	}
 }
 
+// Where hardly a request is left to check the replay by, nothing is ranked.
+func TestOthersAreNotRankedWhereNothingIsChecked(t *testing.T) {
+	rows := slices.Clone(mixedLog().rows[:400])
+	last := &rows[len(rows)-1]
+	last.Decision.DecidedAt, last.Outcome.FinishedAt = last.Decision.DecidedAt.Add(24*time.Hour), last.Outcome.FinishedAt.Add(24*time.Hour)
+	c, err := fit(t, rows).Check(context.Background(), []uint64{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Trusted || c.Logged.Requests != 1 || !strings.HasPrefix(c.Why(), "1 answered requests") {
+		t.Errorf("trusted %v by %d requests: %q", c.Trusted, c.Logged.Requests, c.Why())
+	}
+}
+
+// First tokens that come the sooner the longer the prompt do not tell what prefill
+// takes; then it is what the router believes.
+func TestFirstTokensThatDoNotTellWhatPrefillTakes(t *testing.T) {
+	rows := slices.Clone(mixedLog().rows[:400])
+	for i := range rows {
+		o := &rows[i].Outcome
+		was := o.TTFT
+		o.TTFT = feature.Seconds(0.05 + 20/(100+rows[i].Decision.PromptTokens-o.CachedTokens))
+		o.E2E += o.TTFT - was
+	}
+	for _, e := range fit(t, rows).Engines(-1) {
+		if b := e.Profile.Coefficients.B; !(b > 0) {
+			t.Errorf("a token of prefill takes %v s", b)
+		}
+	}
+}
+
 func TestUnfitLogsAreRefusedInASentence(t *testing.T) {
 	rows := mixedLog().rows[:500]
 	changed := func(change func(i int, r *simulate.Logged)) []simulate.Logged {
@@ -304,6 +335,25 @@ func TestUnfitLogsAreRefusedInASentence(t *testing.T) {
 				r.Decision.DecidedAt = r.Decision.DecidedAt.Add(time.Hour)
 			}
 		}), "a clock jumped"},
+		{"all at once", changed(func(i int, r *simulate.Logged) {
+			r.Decision.DecidedAt = fleet.Begins()
+			r.Outcome.FinishedAt = fleet.Begins().Add(time.Second)
+		}), "of one moment"},
+		{"a year", changed(func(i int, r *simulate.Logged) {
+			if i == 0 {
+				r.Decision.DecidedAt, r.Outcome.FinishedAt = r.Decision.DecidedAt.AddDate(-1, 0, 0), r.Outcome.FinishedAt.AddDate(-1, 0, 0)
+			}
+		}), "at most 60 days"},
+		{"an endless prompt", changed(func(i int, r *simulate.Logged) {
+			if i == 7 {
+				r.Decision.PromptTokens = math.Inf(1)
+			}
+		}), "prompt_tokens is +Inf"},
+		{"an endless answer", changed(func(i int, r *simulate.Logged) {
+			if i == 7 {
+				r.Outcome.OutputTokens = 1e30
+			}
+		}), "output_tokens is 1e+30"},
 		{"no digests", changed(func(i int, r *simulate.Logged) { r.Decision.PromptDigest = nil }), "prompt_digest"},
 		{"broken digests", changed(func(i int, r *simulate.Logged) { r.Decision.PromptDigest = []byte{1} }), "digest of a prompt"},
 	} {
