@@ -51,8 +51,8 @@ const (
 	grpc      = "google.golang.org/grpc"
 	protobuf  = "google.golang.org/protobuf"
 	clientgo  = "k8s.io/client-go"
-	k8sapi    = "k8s.io/api"
 	k8smeta   = "k8s.io/apimachinery"
+	klog      = "k8s.io/klog/v2"
 	envoy     = "github.com/envoyproxy/go-control-plane"
 	promclnt  = "github.com/prometheus/client_golang"
 	xsync     = "golang.org/x/sync"
@@ -147,8 +147,10 @@ var Table = []Layer{
 		Why: "what is learned online must replay from outcomes and their times"},
 	{Package: "router/pool", May: []string{"internal/feature", "internal/socket"}, Modules: []string{fsnotify, yaml, xxhash},
 		Why: "discovery and scraping know endpoints, not requests"},
-	{Package: "router/pool/kube", May: []string{"router/pool", "internal/feature"}, Modules: []string{clientgo, k8sapi, k8smeta},
+	{Package: "router/pool/kube", May: []string{"router/pool"}, Modules: []string{clientgo, k8smeta, klog},
 		Why: "the Kubernetes client stays behind one package"},
+	{Package: "router/pool/dns", May: []string{"router/pool"},
+		Why: "resolves names again and again, and knows no more of what it finds than its address"},
 	{Package: "router/route",
 		May: []string{"internal/feature", "internal/physics", "router/design", "router/policy", "router/ledger", "router/prefix", "router/correction", "router/pool"},
 		// A decision's id is made where the decision is.
@@ -323,7 +325,7 @@ var Doors = []Door{
 	{Import: Module + "/" + share, Behind: []string{"router/share"},
 		Why: "the wire format of what routers tell each other has one reader and one writer"},
 	{Import: clientgo, Behind: []string{"router/pool/kube"},
-		Why: "a router outside Kubernetes must not carry its client"},
+		Why: "what finds endpoints is told apart from what routes to them"},
 	{Import: envoy, Behind: []string{"router/extproc/..."},
 		Why: "Envoy's types end where the request is translated"},
 }
