@@ -16,8 +16,10 @@ import (
 func (a *advising) log(cmd *cobra.Command) error {
 	used := new(advise.Usage)
 	enough := errors.New("the reader wants no more")
+	logged := 0
 	rows := func(yield func(simulate.Logged, error) bool) {
 		err := a.rows.each(cmd, func(r *export.Row) error {
+			logged++
 			if learned, ok := r.Learned(); ok {
 				used.Add(&learned)
 			}
@@ -41,12 +43,16 @@ func (a *advising) log(cmd *cobra.Command) error {
 	a.model, a.study.Logged = model, used
 	a.study.Endpoints, a.study.Profile = len(found.Endpoints), advise.Middling(model.Engines(-1))
 	a.study.Plan = advise.Same(model.Plan())
+	believed, asked := model.Router()
 	a.study.Engines = func(seed uint64) advise.Fleet {
-		return advise.Fleet{Engines: model.Engines(int(seed % 8))} // the model has 8 draws
+		return advise.Fleet{Engines: model.Engines(int(seed % 8)), Believed: believed, Asked: asked} // the model has 8 draws
 	}
-	a.subject.Traffic = fmt.Sprintf("%d logged requests", found.Requests)
+	a.subject.Traffic = fmt.Sprintf("%d logged requests", logged)
 	if found.LLM != "" {
 		a.subject.Traffic += " of " + found.LLM
+	}
+	if found.Requests < logged {
+		a.subject.Traffic += fmt.Sprintf(", of which the first %d are simulated", found.Requests)
 	}
 	a.subject.Fleet = fmt.Sprintf("the %d endpoints that were found in the log", len(found.Endpoints))
 	for _, note := range found.Notes {

@@ -92,6 +92,10 @@ func TestAdviseOnALog(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
 	}
+	const some = "of which the first 300 are simulated"
+	if text = must(t, "", "advise", "--rows", rows, "--seeds", "1", "--requests", "300"); !strings.Contains(text, some) {
+		t.Errorf("the table lacks %q:\n%s", some, text)
+	}
 }
 
 func TestAdviseMistakes(t *testing.T) {

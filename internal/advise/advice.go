@@ -74,8 +74,12 @@ func (a *Advice) At(name string) *Result {
 // Parts is how many equal times changes are reported of, each by itself.
 const Parts = 8
 
-// moments is how many moments short traffic is cut into, at least.
-const moments = 30
+// Traffic is cut into moments of a minute, or less where it is short so that there
+// are a few, or more where it is long so that there are no more than this: a week's.
+const (
+	fewMoments  = 30
+	mostMoments = 7 * 24 * 60
+)
 
 // Advise reads the runs of a study, all of them, in order.
 func (s *Study) Advise(runs []Run) (*Advice, error) {
@@ -90,7 +94,8 @@ func (s *Study) Advise(runs []Run) (*Advice, error) {
 		runs = runs[:len(runs)-1]
 	}
 	use := usage.of(s.Profile, s.Endpoints)
-	each := min(max(use.span/moments, time.Second).Round(time.Second), time.Minute)
+	each := min(max(use.span/fewMoments, time.Second).Round(time.Second), time.Minute)
+	each = max(each, (use.span / mostMoments).Round(time.Second))
 	a.Moments, a.Every = use.moments(each), each.Seconds()
 	var err error
 	if a.Class, err = use.class(a.Moments, warmup); err != nil {

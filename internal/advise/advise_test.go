@@ -227,6 +227,22 @@ func TestShiftsAreSeen(t *testing.T) {
 	}
 }
 
+// TestLongTrafficHasFewMoments: a clock that was wrong by years costs no memory.
+func TestLongTrafficHasFewMoments(t *testing.T) {
+	const day = 24 * 3600
+	a := logged(t, []*feature.Row{row(0, 1000, 0, 100, 0.1, 2), row(3650*day, 1000, 0, 100, 0.1, 2)})
+	if n := len(a.Moments); n > 7*24*60+1 || a.Every*float64(n) < 3650*day {
+		t.Errorf("%d moments of %v s", n, a.Every)
+	}
+	requests := 0
+	for i := range a.Moments {
+		requests += a.Moments[i].Requests
+	}
+	if requests != 2 {
+		t.Errorf("%d requests were sent in all moments", requests)
+	}
+}
+
 func TestNothingServedIsAnError(t *testing.T) {
 	s := study(t, "rag", 5, 4*time.Second, 1)
 	s.Logged = new(advise.Usage)

@@ -46,11 +46,12 @@ type Study struct {
 	Doubt string
 }
 
-// Fleet is engines, and what the router believes of them by class: of classes that
-// are not listed it knows what is true.
+// Fleet is engines, what the router believes of them by class (of classes that are
+// not listed it knows what is true), and what requests ask for by class of traffic.
 type Fleet struct {
 	Engines  []fleet.EngineSpec
 	Believed map[string]physics.Profile
+	Asked    map[string]fleet.Objective
 }
 
 // Check reports what cannot be simulated.
@@ -104,7 +105,7 @@ func (s *Study) run(ctx context.Context, name string, seed uint64) (Run, error) 
 	plan, engines := s.Plan(seed), s.Engines(seed)
 	c := fleet.WorldConfig{
 		Seed: seed, Plan: plan, Engines: engines.Engines,
-		Router: fleet.RouterConfig{Policy: name, Settings: s.Valve.settings(), Profiles: engines.Believed},
+		Router: fleet.RouterConfig{Policy: name, Settings: s.Valve.settings(), Profiles: engines.Believed, Objectives: engines.Asked},
 	}
 	if policy.Forecasting(name) {
 		c.Router.Forecaster = fleet.PriorForecaster{}

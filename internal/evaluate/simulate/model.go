@@ -153,13 +153,15 @@ func (m *Model) believe() {
 
 // Plan is the traffic of the log: conversations begin when they began, and each
 // further turn comes as long after the answer before it as it did. Until the plan's
-// Warmup its first part comes once before, and some of it once more behind it, so
-// that the log begins and ends in the middle of things. Sessions of these have
+// Warmup its first part comes once before, and some of it once more behind it, after
+// the plan's only Stage, so that the log begins and ends in the middle of things. Sessions of these have
 // indices below 0 and from the number of the log's on.
 func (m *Model) Plan() workload.Plan {
+	length := seconds(m.log.to.Sub(m.log.from).Seconds())
 	return workload.Plan{
 		Timeout: patience,
 		Warmup:  m.starts,
+		Stages:  []workload.Stage{{From: m.starts, To: m.starts + length + 1}},
 		Sessions: func(yield func(workload.Session) bool) {
 			for k := range m.copied {
 				s := m.session(k, true)
@@ -173,7 +175,6 @@ func (m *Model) Plan() workload.Plan {
 					return
 				}
 			}
-			length := seconds(m.log.to.Sub(m.log.from).Seconds())
 			for k := range m.copied {
 				s := m.session(k, true)
 				if s.At > time.Duration(encore*float64(length)) {
@@ -245,6 +246,12 @@ func (m *Model) Engines(draw int) []fleet.EngineSpec {
 		}
 	}
 	return specs
+}
+
+// Router is what the router that wrote the log believed of its endpoints, by class, and
+// what its requests asked for, by class of the Plan's traffic.
+func (m *Model) Router() (believed map[string]physics.Profile, asked map[string]fleet.Objective) {
+	return m.believed, m.log.objectives()
 }
 
 // A Setting is a router to try: what is changed of the one that wrote the log. The

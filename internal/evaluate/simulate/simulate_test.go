@@ -160,6 +160,10 @@ func TestFitFindsTheFleet(t *testing.T) {
 	if off := float64(log.Sessions)/float64(len(turns)) - 1; math.Abs(off) > untold {
 		t.Errorf("%d conversations, there were %d", log.Sessions, len(turns))
 	}
+	believed, _ := m.Router()
+	if got, want := believed["h100"].Coefficients, logged.config.Router.Profiles["h100"].Coefficients; got != want {
+		t.Errorf("the router believed %+v, and is said to have believed %+v", want, got)
+	}
 	c, err := m.Check(context.Background(), []uint64{1, 2})
 	if err != nil {
 		t.Fatal(err)
