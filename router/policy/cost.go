@@ -29,6 +29,11 @@ func (t *Terms) Cost() feature.Seconds {
 	return t.TTFT + t.Output + t.Eviction + t.Headroom + t.Prefill + t.Queue + t.Decode + t.Impatience
 }
 
+// Others is the sum of those that the request costs others.
+func (t *Terms) Others() feature.Seconds {
+	return t.Eviction + t.Headroom + t.Prefill + t.Queue + t.Decode
+}
+
 const (
 	// hotShare is how full of what is in use a KV cache may be at no cost.
 	hotShare = 0.9

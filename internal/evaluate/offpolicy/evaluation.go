@@ -271,7 +271,7 @@ func (e *Evaluation) decidePrices(in *policy.Input) error {
 	err := policy.Decide(in, &e.pricing)
 	for i := range in.Candidates {
 		t := e.pricing.Terms(in, i)
-		e.pricing.Costs[i] = float64(t.Eviction + t.Headroom + t.Prefill + t.Decode)
+		e.pricing.Costs[i] = float64(t.Others())
 	}
 	in.Policy, in.Forecasts, in.Canary = name, forecasts, canary
 	return err

@@ -47,7 +47,7 @@ func (l *log) input() *policy.Input {
 			Residual:     feature.Residual{TTFT: feature.LogQuantiles{P50: 0.1, P90: 0.5}, TPOT: feature.LogQuantiles{P50: 0, P90: 0.2}},
 		}
 		n := float64(rng.IntN(40))
-		c.Load.Ledger = feature.Ledger{Requests: n, Decoding: n, ContextTokens: 1000 * n, PrefillTokens: math.Floor(20000 * rng.Float64())}
+		c.Load.Ledger = feature.Ledger{Requests: n, Decoding: n, ContextTokens: 1000 * n, PrefillTokens: math.Floor(20000 * rng.Float64()), PrefillRate: 100 * n}
 		c.Load.Ledger.Remaining[5] = n
 		c.Load.Scraped = feature.Scraped{Waiting: 0, Running: n, KVUsed: n / 60, Age: 0.5}
 		c.Load.Profile = feature.Profile{PeakPrefillThroughput: 20000, MaxBatchedTokens: 8192, MaxNumSeqs: 256, KVCapacityTokens: 262144, SpeedFactor: 1}
@@ -264,7 +264,7 @@ func dumb(t *testing.T, d *feature.Decision, o *feature.Outcome, options *offpol
 		came = min(came, longest)
 		if options.Priced {
 			terms := costs.Terms(&priced, i)
-			extra := min(longest, float64(terms.Eviction+terms.Headroom+terms.Prefill+terms.Decode))
+			extra := min(longest, float64(terms.Cost()-terms.TTFT-terms.Output-terms.Impatience))
 			a.Model, came = a.Model+extra, came+extra
 		}
 		if d.Candidates[i].Endpoint == d.Chosen {
