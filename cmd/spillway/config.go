@@ -57,9 +57,10 @@ type StoreConfig struct {
 
 // RouterConfig configures the router.
 type RouterConfig struct {
-	Name          string           `yaml:"name"`   // of this instance in every row; the host name by default
-	Listen        string           `yaml:"listen"` // host:port of the OpenAI-compatible front door
-	Admin         string           `yaml:"admin"`  // host:port of metrics, health, pprof and status page; keep it inside; empty: none
+	Name          string           `yaml:"name"`          // of this instance in every row; the host name by default
+	Listen        string           `yaml:"listen"`        // host:port of the OpenAI-compatible front door
+	Admin         string           `yaml:"admin"`         // host:port of metrics, health, pprof and the console; keep it inside; empty: none
+	ConsoleDrill  bool             `yaml:"console_drill"` // whether the console has a button that lets the fallback decide for a minute
 	ExtProc       ExtProcConfig    `yaml:",inline"`
 	Share         ShareConfig      `yaml:",inline"`
 	Mode          string           `yaml:"mode"`               // live; shadow: forecasts are recorded and the fallback decides; canary: forecasts decide a share; switchback: two arms decide in turn

@@ -83,6 +83,7 @@ func (c *Config) router() (router.Config, error) {
 		Gateway: g,
 		ExtProc: x,
 		Share:   shareConfig,
+		Drill:   c.Router.ConsoleDrill,
 	}
 	if err := config.Check(); err != nil {
 		return config, fmt.Errorf("router.%w", err)
@@ -113,6 +114,7 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	}
 	var serving atomic.Pointer[router.Serving]
 	config.Recorder, config.Log, config.Metrics = writer, log, reg
+	config.Store = consoleStore{store}
 	config.Ready = func(s router.Serving) { serving.Store(&s) }
 	var local *predictor.Server
 	switch {
