@@ -124,6 +124,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 	for key, spoil := range map[string]func(*design.Switchback){
 		"name: is empty":                 func(s *design.Switchback) { s.Name = "" },
 		"name: \"a b\": want":            func(s *design.Switchback) { s.Name = "a b" },
+		"name: \"canary\" stands for":    func(s *design.Switchback) { s.Name = "canary" },
 		"start: is missing":              func(s *design.Switchback) { s.Start = time.Time{} },
 		"start: want whole microseconds": func(s *design.Switchback) { s.Start = s.Start.Add(1) },
 		"block: 500ms is too short":      func(s *design.Switchback) { s.Block = time.Second / 2 },

@@ -10,6 +10,10 @@ type Split struct {
 	Arms  [2]string // the baseline first
 }
 
+// CanaryName is what a canary is called where a switchback is by its name, which
+// therefore none has.
+const CanaryName = "canary"
+
 // Canary is the split of the canary, in which forecasts decide a share of the
 // requests and the fallback the others.
 func Canary(share float64, policy string) Split {

@@ -47,6 +47,7 @@ func (s *Switchback) Check() error {
 		wrong string
 		ok    bool
 	}{
+		{fmt.Sprintf("name: %q stands for canaries: want another", CanaryName), s.Name != CanaryName},
 		{"start: is missing; want the time of the first block, such as 2026-12-01T09:00:00Z", !s.Start.IsZero()},
 		{"start: want whole microseconds", s.Start.Equal(s.Start.Truncate(time.Microsecond))},
 		{fmt.Sprintf("block: %v is too short: want at least %v, and in earnest longer than requests take to drain and caches to turn over", s.Block, LeastBlock), s.Block >= LeastBlock},

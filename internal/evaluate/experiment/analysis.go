@@ -154,7 +154,7 @@ func (a *Analysis) part(text string) (bool, error) {
 
 // CanaryName is what a canary is called when one experiment of several is asked
 // for.
-const CanaryName = "canary"
+const CanaryName = design.CanaryName
 
 func nameOf(s *design.Switchback) string {
 	if s == nil {
