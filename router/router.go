@@ -172,7 +172,15 @@ func Run(ctx context.Context, c Config) error {
 		}
 		others.Load()
 	}
-	s, err := newServers(&c, choke, others, recent)
+	status := func() route.Status {
+		s := choke.Status()
+		s.Sources = endpoints.Sources()
+		if others != nil {
+			s.Peers = others.Status()
+		}
+		return s
+	}
+	s, err := newServers(&c, choke, status, recent)
 	if err != nil {
 		return err
 	}
@@ -252,15 +260,7 @@ type servers struct {
 	log         *slog.Logger
 }
 
-func newServers(c *Config, choke *route.Router, others *share.Node, recent *console.Ring) (*servers, error) {
-	status := choke.Status
-	if others != nil {
-		status = func() route.Status {
-			s := choke.Status()
-			s.Peers = others.Status()
-			return s
-		}
-	}
+func newServers(c *Config, choke *route.Router, status func() route.Status, recent *console.Ring) (*servers, error) {
 	pages := console.Config{Status: status, History: choke.History, Recent: recent, Store: c.Store}
 	if c.Drill {
 		pages.Drill = choke.Drill

@@ -112,6 +112,12 @@ func TestWrongConfiguration(t *testing.T) {
 		{"snapshots too old when written", "router: {snapshot_max_age: 0s}\n", []string{"router.snapshot_max_age", "positive"}},
 		{"no name", "router: {name: \"\"}\n", []string{"router.name", "empty"}},
 		{"no endpoints", "log: {level: info}\n", []string{"router.endpoints", "router.endpoints_file", "--config"}},
+		{"a watch of nothing", "router: {discovery: {kubernetes: [{namespace: llm}]}}\n", []string{"router.discovery.kubernetes[0].service", "selector"}},
+		{"a selector nobody can read", "router: {discovery: {kubernetes: [{service: a}, {selector: a=b=c}]}}\n", []string{"router.discovery.kubernetes[1].selector", `"a=b=c"`}},
+		{"an unknown key of a watch", "router: {discovery: {kubernetes: [{servce: a}]}}\n", []string{`"router.discovery.kubernetes[0].servce"`, "line 1", "metrics_port"}},
+		{"a Service twice", "router: {discovery: {kubernetes: [{service: a}, {service: a, class: x}]}}\n", []string{"router.discovery.kubernetes[1]", "twice"}},
+		{"a name without a port", "router: {discovery: {dns: [{name: vllm.test}]}}\n", []string{"router.discovery.dns[0].port"}},
+		{"a trait no endpoint has", "router: {discovery: {dns: [{name: vllm.test, port: 1, metrics_path: m}]}}\n", []string{"router.discovery.dns[0].metrics_path", `"m"`}},
 		{"endpoint listed twice", "router: {endpoints: [{url: http://a:1}, {url: http://a:1}]}\n", []string{"router.endpoints[1]", "a:1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -172,6 +178,8 @@ func TestWrongUse(t *testing.T) {
 		{name: "admin in use", database: database, args: []string{"router"}, config: quiet + "router:\n  listen: 127.0.0.1:0\n  admin: " + inUse + "\n" + someEndpoint, says: []string{"router.admin", inUse, "in use"}},
 		{name: "listen nowhere", database: database, args: []string{"router"}, config: quiet + "router:\n  admin: \"\"\n  listen: home\n" + someEndpoint, says: []string{"router.listen", "home", "host:port"}},
 		{name: "no endpoints", database: database, args: []string{"router"}, config: quiet + "router: {endpoints: []}\n", says: []string{"router.endpoints", "router.endpoints_file"}},
+		{name: "no cluster", database: database, args: []string{"router"}, config: quiet + "router: {listen: 127.0.0.1:0, discovery: {kubernetes: [{service: a}]}}\n", says: []string{"router.discovery.kubeconfig", "no Pod"}},
+		{name: "no kubeconfig", database: database, args: []string{"router"}, config: quiet + "router: {listen: 127.0.0.1:0, discovery: {kubeconfig: " + absent + ", kubernetes: [{service: a}]}}\n", says: []string{"router.discovery.kubeconfig", absent}},
 		{name: "no spool", database: database, args: []string{"router"}, config: quiet + "store: {spool_dir: /dev/null/spool}\nrouter:\n  listen: 127.0.0.1:0\n" + someEndpoint, says: []string{"store.spool_dir", "/dev/null"}},
 		{name: "predictor's listen in use", database: database, args: []string{"predictor"}, config: quiet + "predictor: {admin: \"\", listen: " + inUse + "}\n", says: []string{"predictor.listen", inUse, "in use"}},
 		{name: "predictor's admin in use", database: database, args: []string{"predictor"}, config: quiet + "predictor: {listen: 127.0.0.1:0, admin: " + inUse + "}\n", says: []string{"predictor.admin", inUse, "in use"}},

@@ -71,8 +71,9 @@ type RouterConfig struct {
 	Settings      policy.Settings  `yaml:"settings"`           // constants of the policies
 	Forecast      ForecastConfig   `yaml:"forecast"`           // asking the predictor
 	Scrape        ScrapeConfig     `yaml:"scrape"`             // asking endpoints for their metrics
-	Endpoints     []pool.Endpoint  `yaml:"endpoints"`          // the engines; a router needs these or endpoints_file
+	Endpoints     []pool.Endpoint  `yaml:"endpoints"`          // the engines; a router needs these, endpoints_file or discovery
 	EndpointsFile string           `yaml:"endpoints_file"`     // a file with the same list, watched
+	Discovery     DiscoveryConfig  `yaml:"discovery"`          // finding endpoints that nobody lists
 	MaxBodyBytes  int64            `yaml:"max_body_bytes"`     // longest request body; a longer one is answered 413
 	AskUsage      bool             `yaml:"ask_usage"`          // ask engines for the token counts of streamed answers, and strip them where the client did not ask
 	FirstByte     time.Duration    `yaml:"first_byte_timeout"` // until a streamed answer begins
@@ -189,6 +190,7 @@ func defaultConfig() Config {
 				Address: "unix:///tmp/spillway-predictor.sock", Deadline: r.ForecastDeadline, Candidates: r.ForecastCandidates,
 				ProbeInterval: r.ProbeInterval, ReturnHold: r.Limits.ReturnHold,
 			},
+			Discovery:    defaultDiscovery(),
 			Scrape:       ScrapeConfig{Interval: time.Second, Timeout: 3 * time.Second, MaxAge: r.ScrapeMaxAge},
 			MaxBodyBytes: g.MaxBody, AskUsage: true,
 			FirstByte: g.Timeouts.FirstByte, Answer: g.Timeouts.Answer, Idle: g.Timeouts.Idle,
@@ -241,6 +243,9 @@ func (c *Config) check() error {
 	}
 	if _, err := pool.New(pool.Config{Endpoints: c.Router.Endpoints}, telemetry.NewRegistry(), nil); err != nil {
 		return fmt.Errorf("router.%w", err)
+	}
+	if err := c.Router.Discovery.check(); err != nil {
+		return err
 	}
 	trainerConfig, err := c.trainer()
 	if err != nil {

@@ -26,9 +26,9 @@ func routerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "router",
 		Short: "Route OpenAI requests to endpoints",
-		Long: `Route OpenAI-compatible requests to the endpoints of the configuration or of a
-watched file. Decisions and outcomes go to the store at DATABASE_URL; while it is
-away they wait on disk. A status page, metrics and health are on the admin
+		Long: `Route OpenAI-compatible requests to the endpoints of the configuration, of a
+watched file, or found in Kubernetes or DNS. Decisions and outcomes go to the
+store at DATABASE_URL; while it is away they wait on disk. A status page, metrics and health are on the admin
 listener. SIGTERM drains: requests in flight end, new ones are not accepted.`,
 		Example: `  DATABASE_URL=postgres://... spillway router --config spillway.yaml
   spillway router --config spillway.yaml --check-config
@@ -48,8 +48,8 @@ listener. SIGTERM drains: requests in flight end, new ones are not accepted.`,
 
 // routable reports what a router needs and a configuration may lack.
 func (c *Config) routable() error {
-	if len(c.Router.Endpoints) == 0 && c.Router.EndpointsFile == "" {
-		return errors.New("router.endpoints: is empty, and router.endpoints_file too; list at least one endpoint in the file that --config names")
+	if len(c.Router.Endpoints) == 0 && c.Router.EndpointsFile == "" && c.Router.Discovery.empty() {
+		return errors.New("router.endpoints: is empty, and router.endpoints_file and router.discovery too; list at least one endpoint in the file that --config names")
 	}
 	return nil
 }
@@ -97,6 +97,9 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 		return err
 	}
 	if err := c.Router.salt(&config); err != nil {
+		return err
+	}
+	if config.Pool.Sources, err = c.Router.Discovery.sources(log); err != nil {
 		return err
 	}
 	reg := telemetry.NewRegistry()

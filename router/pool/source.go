@@ -66,12 +66,12 @@ type SourceStatus struct {
 // Traits are what endpoints that a source finds have in common, where it is
 // not told otherwise of one. Keys are those of an endpoint.
 type Traits struct {
-	Scheme      string   `yaml:"scheme"` // http when empty, or https
-	Class       string   `yaml:"class"`
-	Profile     string   `yaml:"profile"`
-	LLMs        []string `yaml:"llms"`
-	MetricsPath string   `yaml:"metrics_path"`
-	MetricsPort int      `yaml:"metrics_port"`
+	Scheme      string   `yaml:"scheme"`       // http when empty, or https
+	Class       string   `yaml:"class"`        // accelerator, engine and flags; endpoints of one class behave alike
+	Profile     string   `yaml:"profile"`      // name of an engine profile, or empty
+	LLMs        []string `yaml:"llms"`         // what they serve; asked of each (GET /v1/models) when empty
+	MetricsPath string   `yaml:"metrics_path"` // /metrics when empty
+	MetricsPort int      `yaml:"metrics_port"` // of their metrics pages; that of requests when 0
 }
 
 // Check reports the first trait that no endpoint can have, by its key.

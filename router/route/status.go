@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/pool"
 )
 
 // How much of the past the status remembers.
@@ -15,13 +16,14 @@ const (
 
 // Status is what a person wants to see of a router.
 type Status struct {
-	Router    string           `json:"router"`
-	LLMs      []LLMStatus      `json:"llms"`
-	Endpoints []EndpointStatus `json:"endpoints"`
-	Peers     []PeerStatus     `json:"peers,omitempty"`
-	Drill     *time.Time       `json:"drill_until,omitempty"` // a fallback drill ends then
-	Changes   []Transition     `json:"changes"`               // oldest first
-	Recent    []Recent         `json:"recent"`                // oldest first
+	Router    string              `json:"router"`
+	LLMs      []LLMStatus         `json:"llms"`
+	Endpoints []EndpointStatus    `json:"endpoints"`
+	Peers     []PeerStatus        `json:"peers,omitempty"`
+	Sources   []pool.SourceStatus `json:"sources,omitempty"`     // that endpoints are heard of from
+	Drill     *time.Time          `json:"drill_until,omitempty"` // a fallback drill ends then
+	Changes   []Transition        `json:"changes"`               // oldest first
+	Recent    []Recent            `json:"recent"`                // oldest first
 }
 
 // LLMStatus is the forecast state of one LLM.

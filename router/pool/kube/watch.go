@@ -15,8 +15,8 @@ import (
 // Watch says where endpoints are found: behind a Service, or among Pods.
 type Watch struct {
 	Namespace string `yaml:"namespace"` // the router's own when empty, or that of the kubeconfig
-	Service   string `yaml:"service"`   // name of a Service; or
-	Selector  string `yaml:"selector"`  // labels of Pods, such as app=vllm,tier in (a,b)
+	Service   string `yaml:"service"`   // name of a Service; excludes selector
+	Selector  string `yaml:"selector"`  // labels of Pods, such as app=vllm,tier in (a,b); excludes service
 
 	// Ports of the engine, each a name or a number; every one is an endpoint of
 	// its own. The only port that is listed when empty. Of a Service they are
