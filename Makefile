@@ -69,6 +69,10 @@ check-fuzz:
 notebooks: setup build ## execute every notebook on a simulated log, from a file and from a store (installs Debian's Jupyter)
 	$(Q)scripts/step notebooks scripts/notebooks $(PAGES)
 
+.PHONY: test-console
+test-console: ## the console in headless Chromium, with pictures in bin/console (installs Chromium, Node and npm)
+	$(Q)scripts/test-console bin/console $(PAGES)
+
 .PHONY: race
 race: setup ## run every test under the race detector
 	$(Q)CGO_ENABLED=1 $(GO) test -race $(V) ./...

@@ -170,6 +170,8 @@ var Table = []Layer{
 		Why: "the second listener shows what the router knows and changes nothing on the request path"},
 	{Package: "router/console", May: []string{"router/route", "router/policy", "internal/explain", "internal/feature"},
 		Why: "shows a person what the router and a Store it declares know; it explains decisions and makes none"},
+	{Package: "router/console/showcase", May: []string{"router/console", "router/route", "router/policy", "internal/feature", "internal/physics"},
+		Why: "plays routers to the console alone, so that its pages can be looked at without a fleet"},
 	{Package: "router",
 		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction",
 			"router/pool", "router/pool/kube", "router/route", "router/share", "router/front", "router/gateway", "router/extproc", "router/admin", "router/console"},

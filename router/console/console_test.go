@@ -17,6 +17,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/console"
+	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
 )
 
@@ -40,6 +41,10 @@ func sample() route.Status {
 		Peers: []route.PeerStatus{
 			{Address: "10.0.0.2:8084", Router: "r2", State: "connected", Age: 0.125, InFlight: 7},
 			{Address: "10.0.0.3:8084", State: "silent", Age: unknown},
+		},
+		Sources: []pool.SourceStatus{
+			{Source: "service llm/vllm", Endpoints: 2, Heard: noon},
+			{Source: "pods llm/app=x", Heard: noon, Error: "forbids to list pods", Since: noon, Complaints: []string{"pod llm/a has no port http"}},
 		},
 		Changes: []route.Transition{
 			{At: noon, LLM: "qwen", From: "cold", To: "live", Reason: "first bundle"},
@@ -108,6 +113,8 @@ func TestOverview(t *testing.T) {
 		"42 %", "75 %", "250 ms",
 		`<td>r2</td><td><span class="badge good">connected</span></td><td class="n">125 ms</td><td class="n">7</td>`,
 		`<td>10.0.0.3:8084</td><td></td><td><span class="badge bad">silent</span></td><td class="n">–</td>`,
+		`<th scope="row">service llm/vllm</th>`, `<span class="badge good">current</span>`,
+		`<span class="badge bad">as last known</span>`, "<p>since 12:00:00: forbids to list pods</p><p>pod llm/a has no port http</p>",
 		"too old &lt;b&gt;",
 		"60 requests, median error 9.1 %",
 		"no request with a forecast and a measurement yet",
@@ -116,6 +123,9 @@ func TestOverview(t *testing.T) {
 	)
 	if n := strings.Count(body, "<circle"); n != 60 {
 		t.Errorf("%d points", n)
+	}
+	if strings.Index(body, `<th scope="row" title="">e2`) > strings.Index(body, `<th scope="row" title="http://10.0.0.1:8000">e1`) {
+		t.Error("the unhealthy endpoint does not stand first")
 	}
 	if strings.Index(body, "too old") > strings.Index(body, "first bundle") {
 		t.Error("changes are not newest first")

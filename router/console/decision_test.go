@@ -79,7 +79,7 @@ func TestDecisionIsExplained(t *testing.T) {
 		"It has not ended yet", `data-ended="0"`,
 		`a <span class="dim">chosen with probability 1</span>`,
 		"the same choice and probabilities",
-		"The best warm endpoint is expected to take 310 ms, the best other 220 ms: 90.0 ms apart. It opens above 5.00 s; margin 4.91 s.",
+		"The best warm endpoint is expected to take 310 ms, the best other 220 ms: a gap of 90.0 ms. It opens above 5.00 s; margin 4.91 s.",
 		"holds up decoding", `<rect class="term0" x="0.00"`,
 	)
 	c.Recent.RecordOutcome(outcome(1, 1, feature.UpstreamError))

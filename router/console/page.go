@@ -50,6 +50,7 @@ type decided struct {
 func (s *Console) look(llm string, now time.Time) view {
 	status := s.config.Status()
 	v := view{Status: status, Now: now, Shown: shown(status.LLMs, llm), CanDrill: s.config.Drill != nil, Changes: slices.Clone(status.Changes)}
+	slices.SortStableFunc(v.Endpoints, func(a, b route.EndpointStatus) int { return cmp.Compare(trouble(&b), trouble(&a)) })
 	for _, e := range status.Endpoints {
 		if e.Healthy && !e.Draining {
 			v.Able++
@@ -68,6 +69,20 @@ func (s *Console) look(llm string, now time.Time) view {
 	}
 	v.Plots = []plot{scatter("TTFT", ttft), scatter("TPOT", tpot)}
 	return v
+}
+
+// trouble orders endpoints: those that someone may have to look after stand
+// first.
+func trouble(e *route.EndpointStatus) int {
+	switch {
+	case !e.Healthy:
+		return 3
+	case e.Draining:
+		return 1
+	case e.Standing != "" && e.Standing != "good":
+		return 2
+	}
+	return 0
 }
 
 // shown is the LLM to show: the one asked for, else the busiest.

@@ -55,7 +55,7 @@ const plain = (v) => (v == null ? "–" : v >= 100 ? v.toFixed(0) : +v.toFixed(1
 const figures = {
   ttft: { lines: [["forecast", "forecast", "ttft_forecast"], ["measured", "actual", "ttft_actual"]], text: ms },
   tpot: { lines: [["forecast", "forecast", "tpot_forecast"], ["measured", "actual", "tpot_actual"]], text: ms },
-  coverage: { lines: [["TTFT", "forecast", "ttft_coverage"], ["TPOT", "actual", "tpot_coverage"]], text: percent, range: [0, 1], target: 0.9 },
+  coverage: { lines: [["TTFT", "forecast", "ttft_coverage"], ["TPOT", "actual", "tpot_coverage"]], text: percent, range: (u, low) => [Math.min(0.5, low ?? 1), 1], target: 0.9 },
   spilled: { lines: [["opened", "forecast", "spilled"]], text: plain },
   decisions: { lines: [["forecasts", "forecast", "forecasts"], ["fallback", "actual", "fallback"], ["shed", "shed", "shed"]], text: plain },
 };
@@ -101,7 +101,7 @@ function plot(figure, f, data) {
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     scales: { y: { range: f.range ?? ((u, low, high) => [0, high > 0 ? high * 1.1 : 1]) } },
     axes: [
-      { ...axis, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 16)), incrs: [60, 300, 600, 900, 1800], space: 55 },
+      { ...axis, size: 26, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 16)), incrs: [60, 300, 600, 900, 1800], space: 55 },
       { ...axis, size: 58, values: (u, ticks) => ticks.map(f.text) },
     ],
     series: [{}, ...f.lines.map(([, kind]) => ({ stroke: color(kind), width: 1.6, points: { show: data[0].length < 3 } }))],
