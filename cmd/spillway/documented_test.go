@@ -41,38 +41,84 @@ func TestDocumentedConfigurations(t *testing.T) {
 }
 
 // What the documents show as YAML is a part of a configuration, or an endpoints
-// file, and is good: a reader may copy it.
+// file, and is good: a reader may copy it. Kubernetes' own is looked at elsewhere.
 func TestDocumentedYAML(t *testing.T) {
-	var files []string
-	for _, pattern := range []string{"../../*.md", "../../deploy/*.md", "../../docs/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no documents as %s: %v", pattern, err)
-		}
-		files = append(files, found...)
-	}
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 	shown := 0
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range blocks.FindAllSubmatch(text, -1) {
-			shown++
-			if strings.HasPrefix(string(block[1]), "endpoints:") {
-				if _, wrong := pool.ParseEndpoints(block[1]); len(wrong) > 0 {
+	for file, text := range documents(t) {
+		for _, block := range blocks.FindAllStringSubmatch(text, -1) {
+			yaml := []byte(block[1])
+			switch {
+			case strings.HasPrefix(block[1], "apiVersion:"):
+				continue
+			case strings.HasPrefix(block[1], "endpoints:"):
+				if _, wrong := pool.ParseEndpoints(yaml); len(wrong) > 0 {
 					t.Errorf("%s: endpoints file: %v", file, wrong)
 				}
-				continue
+			default: // a class may name a file that the reader has
+				if _, err := parseConfig(yaml); err != nil && !strings.HasPrefix(err.Error(), "classes.") {
+					t.Errorf("%s: %v in:\n%s", file, err, yaml)
+				}
 			}
-			// A class may name a file that the reader has.
-			if _, err := parseConfig(block[1]); err != nil && !strings.HasPrefix(err.Error(), "classes.") {
-				t.Errorf("%s: %v in:\n%s", file, err, block[1])
-			}
+			shown++
 		}
 	}
 	if shown == 0 {
 		t.Error("no document shows any YAML")
 	}
+}
+
+// What documents link to in this repository is there, headings too; but results
+// are listed before their benchmarks have run.
+func TestDocumentedLinks(t *testing.T) {
+	links := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	headings := regexp.MustCompile("(?m)^#+ (.*)$")
+	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	all := documents(t)
+	for file, text := range all {
+		for _, link := range links.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(link[1], "://") || strings.Contains(file, "/docs/results/") {
+				continue
+			}
+			target := file
+			if link[1] != "" {
+				target = filepath.Join(filepath.Dir(file), link[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: link to %s: %v", file, link[1], err)
+				continue
+			}
+			if link[2] == "" {
+				continue
+			}
+			found := false
+			for _, heading := range headings.FindAllStringSubmatch(all[target], -1) {
+				anchor := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-")
+				found = found || anchor == link[2]
+			}
+			if !found {
+				t.Errorf("%s: link to %s#%s: no such heading", file, link[1], link[2])
+			}
+		}
+	}
+}
+
+// documents are the texts of all that people read, by file.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"*.md", "deploy/*.md", "notebooks/*.md", "docs/*.md", "docs/*/*.md", "docs/*/*/*.md"} {
+		files, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no documents as %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[file] = string(text)
+		}
+	}
+	return all
 }
