@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router/console"
 	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/route"
 )
 
 // named is the id of the nth decision.
@@ -204,5 +205,38 @@ func TestEvents(t *testing.T) {
 	last.Body.Close()
 	if last.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("the 33rd: %d", last.StatusCode)
+	}
+}
+
+// BenchmarkRing is what one request pays for being remembered, or not.
+func BenchmarkRing(b *testing.B) {
+	r := console.NewRing(forgetful{})
+	d := decision(b, 0, noon)
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		d.ID, d.DecidedAt = named(n), noon.Add(time.Duration(n)*time.Millisecond)
+		r.RecordDecision(d)
+		r.RecordOutcome(outcome(n, 1, feature.OK))
+	}
+}
+
+// BenchmarkOverview is what an open page costs a second, with 100 endpoints.
+func BenchmarkOverview(b *testing.B) {
+	c := config()
+	s := sample()
+	for i := range 98 {
+		e := s.Endpoints[0]
+		e.ID = fmt.Sprint("e", i+3)
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	c.Status = func() route.Status { return s }
+	for i := range 64 {
+		c.Recent.RecordDecision(decision(b, i, noon))
+	}
+	h := console.New(c)
+	for b.Loop() {
+		visit(h, "/")
 	}
 }

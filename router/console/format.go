@@ -13,6 +13,7 @@ var formats = template.FuncMap{
 	"seconds": seconds,
 	"number":  number,
 	"percent": percent,
+	"cost":    cost,
 	"share":   share,
 	"known":   known,
 	"clock":   clock,
@@ -65,6 +66,18 @@ func percent(n feature.Number) string {
 		return dash
 	}
 	return fmt.Sprintf("%.0f %%", float64(n)*100)
+}
+
+// cost writes what a policy minimised: seconds for one, tokens for another.
+func cost(n feature.Number) string {
+	switch v := float64(n); {
+	case feature.IsUnknown(v):
+		return dash
+	case v >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	default:
+		return fmt.Sprintf("%.4g", v)
+	}
 }
 
 // share is a part of a whole in percent, without one a dash.

@@ -30,23 +30,25 @@ type Period struct {
 	TPOT      Compared
 }
 
-// Compared is a forecast held against what came of it, over the requests that
-// have both. Their middle is the geometric mean: latencies spread by factors.
+// Compared is a forecast held against what came of it. Their middle is the
+// geometric mean: latencies spread by factors.
 type Compared struct {
-	Requests uint32
-	Within   uint32 // took no longer than their p90
+	Measured uint32 // requests
+	Requests uint32 // of them, that had a forecast
+	Within   uint32 // of these, that took no longer than their p90
 	forecast float64
-	actual   float64 // sums of logarithms of seconds
+	actual   float64 // sums of logarithms of seconds, the second over all measured
 }
 
-// Forecast is the geometric mean of the forecast p50; unknown without requests.
-func (c *Compared) Forecast() feature.Seconds { return c.mean(c.forecast) }
+// Forecast is the geometric mean of the forecast p50; unknown without forecasts.
+func (c *Compared) Forecast() feature.Seconds { return middle(c.forecast, c.Requests) }
 
-// Actual is the geometric mean of what was measured; unknown without requests.
-func (c *Compared) Actual() feature.Seconds { return c.mean(c.actual) }
+// Actual is the geometric mean of what was measured, with and without a
+// forecast; unknown where nothing was.
+func (c *Compared) Actual() feature.Seconds { return middle(c.actual, c.Measured) }
 
 // Coverage is the share of the requests that took no longer than their p90;
-// unknown without requests.
+// unknown without forecasts.
 func (c *Compared) Coverage() feature.Number {
 	if c.Requests == 0 {
 		return feature.Number(feature.Unknown)
@@ -54,17 +56,22 @@ func (c *Compared) Coverage() feature.Number {
 	return feature.Number(float64(c.Within) / float64(c.Requests))
 }
 
-func (c *Compared) mean(sum float64) feature.Seconds {
-	if c.Requests == 0 {
+func middle(sum float64, n uint32) feature.Seconds {
+	if n == 0 {
 		return feature.Seconds(feature.Unknown)
 	}
-	return feature.Seconds(math.Exp(sum / float64(c.Requests)))
+	return feature.Seconds(math.Exp(sum / float64(n)))
 }
 
-// Add compares one request, if both its p50 and what was measured are known and
-// positive.
+// Add counts one request, if what was measured is known and positive, and
+// compares it, if its p50 is too.
 func (c *Compared) Add(f *feature.Quantiles, actual feature.Seconds) {
-	if !(f.P50 > 0) || !(actual > 0) {
+	if !(actual > 0) {
+		return
+	}
+	c.Measured++
+	c.actual += math.Log(float64(actual))
+	if !(f.P50 > 0) {
 		return
 	}
 	c.Requests++
@@ -72,11 +79,11 @@ func (c *Compared) Add(f *feature.Quantiles, actual feature.Seconds) {
 		c.Within++
 	}
 	c.forecast += math.Log(float64(f.P50))
-	c.actual += math.Log(float64(actual))
 }
 
 // Merge adds what o counted.
 func (c *Compared) Merge(o *Compared) {
+	c.Measured += o.Measured
 	c.Requests += o.Requests
 	c.Within += o.Within
 	c.forecast += o.forecast

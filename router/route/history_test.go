@@ -32,6 +32,12 @@ func TestHistoryKeepsAnHour(t *testing.T) {
 			return sum
 		}
 		before := total()
+		plain := route.Compared{}
+		plain.Add(&feature.NoForecast.TTFT, 2)
+		plain.Add(&feature.NoForecast.TTFT, 8)
+		if plain.Measured != 2 || plain.Requests != 0 || math.Abs(float64(plain.Actual())-4) > 1e-9 || !feature.IsUnknown(plain.Forecast()) || !feature.IsUnknown(plain.Coverage()) {
+			t.Errorf("two requests without a forecast came to %+v", plain)
+		}
 		slow := served(1000, 10)
 		slow.TTFT, slow.TPOT = 500, feature.Seconds(feature.Unknown)
 		fast := served(1000, 10)
@@ -51,7 +57,7 @@ func TestHistoryKeepsAnHour(t *testing.T) {
 		if n := now.TPOT.Requests - before.TPOT.Requests; n != 1 {
 			t.Errorf("%d TPOTs, want that of the request that has one", n)
 		}
-		if before.TTFT.Requests == 0 {
+		if before.TTFT.Measured == 0 {
 			if got, want := float64(now.TTFT.Actual()), math.Sqrt(500*1e-6); math.Abs(got/want-1) > 1e-9 {
 				t.Errorf("the middle of the TTFTs is %v, want %v", got, want)
 			}

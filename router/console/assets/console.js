@@ -53,8 +53,8 @@ const ms = (v) => (v == null ? "–" : v < 0.0995 ? (v * 1e3).toFixed(1) + " ms"
 const percent = (v) => (v == null ? "–" : (v * 100).toFixed(0) + " %");
 const plain = (v) => (v == null ? "–" : v >= 100 ? v.toFixed(0) : +v.toFixed(1) + "");
 const figures = {
-  ttft: { lines: [["forecast", "forecast", "ttft_forecast"], ["measured", "actual", "ttft_actual"]], text: ms },
-  tpot: { lines: [["forecast", "forecast", "tpot_forecast"], ["measured", "actual", "tpot_actual"]], text: ms },
+  ttft: { lines: [["forecast", "forecast", "ttft_forecast"], ["measured", "actual", "ttft_actual"]], text: ms, dashed: true },
+  tpot: { lines: [["forecast", "forecast", "tpot_forecast"], ["measured", "actual", "tpot_actual"]], text: ms, dashed: true },
   coverage: { lines: [["TTFT", "forecast", "ttft_coverage"], ["TPOT", "actual", "tpot_coverage"]], text: percent, range: (u, low) => [Math.min(0.5, low ?? 1), 1], target: 0.9 },
   spilled: { lines: [["opened", "forecast", "spilled"]], text: plain },
   decisions: { lines: [["forecasts", "forecast", "forecasts"], ["fallback", "actual", "fallback"], ["shed", "shed", "shed"]], text: plain },
@@ -104,7 +104,7 @@ function plot(figure, f, data) {
       { ...axis, size: 26, values: (u, ticks) => ticks.map((t) => new Date(t * 1000).toISOString().slice(11, 16)), incrs: [60, 300, 600, 900, 1800], space: 55 },
       { ...axis, size: 58, values: (u, ticks) => ticks.map(f.text) },
     ],
-    series: [{}, ...f.lines.map(([, kind]) => ({ stroke: color(kind), width: 1.6, points: { show: data[0].length < 3 } }))],
+    series: [{}, ...f.lines.map(([, kind]) => ({ stroke: color(kind), width: 1.6, dash: f.dashed && kind === "forecast" ? [5, 3] : [], points: { show: data[0].length < 3 } }))],
     hooks: {
       setCursor: [(u) => legend(figure, f, u.data, u.cursor.idx ?? u.data[0].length - 1)],
       drawAxes: f.target == null ? [] : [(u) => {

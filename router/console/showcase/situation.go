@@ -176,12 +176,12 @@ func (s *situation) history(llm string) []route.Period {
 		}
 		for range p.Decisions {
 			ttft, tpot := 0.2*(1+2*hill), 0.02*(1+hill)
-			noise, drift := math.Exp(0.25*chance.NormFloat64()), 1.0
+			noise, other, drift := math.Exp(0.25*chance.NormFloat64()), math.Exp(0.25*chance.NormFloat64()), 1.0
 			if s.fellBack > 0 && now.Sub(began) < s.fellBack+3*time.Minute {
 				drift = 1.6
 			}
 			p.TTFT.Add(&feature.Quantiles{P50: feature.Seconds(ttft), P90: feature.Seconds(ttft * 1.38)}, feature.Seconds(ttft*noise*drift))
-			p.TPOT.Add(&feature.Quantiles{P50: feature.Seconds(tpot), P90: feature.Seconds(tpot * 1.38)}, feature.Seconds(tpot*noise))
+			p.TPOT.Add(&feature.Quantiles{P50: feature.Seconds(tpot), P90: feature.Seconds(tpot * 1.38)}, feature.Seconds(tpot*other))
 		}
 		out = append(out, p)
 	}
