@@ -180,7 +180,7 @@ func TestRequestFromDoorToRows(t *testing.T) {
 	for path, want := range map[string]string{
 		"/readyz":      "1 of 1 endpoints",
 		"/healthz":     "ok",
-		"/":            "<td title=\"" + e.URL + "\">e1</td>",
+		"/":            "<th scope=\"row\" title=\"" + e.URL + "\">e1</th>",
 		"/status.json": `"e1"`,
 		"/metrics":     `spillway_router_requests_total{status="ok"} 1`,
 	} {
