@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -16,6 +17,9 @@ import (
 // namespaceFile says in which namespace a Pod runs.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
+// clientLog sets the client's log, which may not be changed while it works.
+var clientLog sync.Once
+
 // Cluster is an API server to ask.
 type Cluster struct {
 	client    dynamic.Interface
@@ -24,10 +28,10 @@ type Cluster struct {
 
 // Connect prepares to ask the API server that a kubeconfig file names, or, where
 // the path is empty, that of the cluster this process runs in. Nothing is asked
-// yet. The Kubernetes client has one log for the whole process: it goes to log,
-// all of it as debug, because sources say what matters.
+// yet. The Kubernetes client has one log for the whole process: it goes to the
+// log of the first call, all of it as debug, because sources say what matters.
 func Connect(kubeconfig string, log *slog.Logger) (*Cluster, error) {
-	klog.SetSlogLogger(slog.New(hushed{log.Handler()}))
+	clientLog.Do(func() { klog.SetSlogLogger(slog.New(hushed{log.Handler()})) })
 	config, namespace, err := locate(kubeconfig)
 	if err != nil {
 		return nil, err
