@@ -43,7 +43,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 // What the documents show as YAML is a part of a configuration, or an endpoints
 // file, and is good: a reader may copy it. Kubernetes' own is looked at elsewhere.
 func TestDocumentedYAML(t *testing.T) {
-	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	blocks := regexp.MustCompile("(?ms)^(?:```yaml|cat > [a-z]+\\.yaml <<'END')\n(.*?)^(?:```|END)$")
 	shown := 0
 	for file, text := range documents(t) {
 		for _, block := range blocks.FindAllStringSubmatch(text, -1) {
