@@ -87,6 +87,9 @@ docs/evaluation.md says what it can and can't see.`,
 	return cmd
 }
 
+// mostSeeds bounds how often a setting is replayed.
+const mostSeeds = 1000
+
 // check finds mistakes in the flags alone.
 func (j *simulating) check(cmd *cobra.Command) error {
 	for _, name := range j.policies {
@@ -100,12 +103,20 @@ func (j *simulating) check(cmd *cobra.Command) error {
 	switch {
 	case j.seeds < 2:
 		return fmt.Errorf("--seeds %d: an interval wants at least 2", j.seeds)
+	case j.seeds > mostSeeds:
+		return fmt.Errorf("--seeds %d: want at most %d", j.seeds, mostSeeds)
 	case j.bundle < 0:
 		return fmt.Errorf("--bundle: %d is no version", j.bundle)
 	case j.most < 1:
 		return fmt.Errorf("--most %d: want at least 1", j.most)
 	}
 	given := cmd.Flags().Changed
+	switch {
+	case given("max-ttft-penalty") && j.penalty < 0:
+		return fmt.Errorf("--max-ttft-penalty: %v is negative", j.penalty)
+	case given("exploration") && !(j.explores >= 0 && j.explores <= 1):
+		return fmt.Errorf("--exploration: %g is no probability", j.explores)
+	}
 	if given("max-ttft-penalty") {
 		j.set = append(j.set, fmt.Sprintf("max_ttft_penalty=%v", j.penalty.Seconds()))
 	}
