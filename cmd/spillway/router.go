@@ -28,7 +28,7 @@ func routerCommand() *cobra.Command {
 		Short: "Route OpenAI requests to endpoints",
 		Long: `Route OpenAI-compatible requests to the endpoints of the configuration, of a
 watched file, or found in Kubernetes or DNS. Decisions and outcomes go to the
-store at DATABASE_URL; while it is away they wait on disk. A status page, metrics
+store at DATABASE_URL; while it is away they wait on disk. The console, metrics
 and health are on the admin listener. SIGTERM drains: requests in flight end, new
 ones are not accepted.`,
 		Example: `  DATABASE_URL=postgres://... spillway router --config spillway.yaml
