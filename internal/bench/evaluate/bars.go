@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spillway-llm/spillway/internal/bench"
 	"github.com/spillway-llm/spillway/internal/bench/trial"
@@ -33,16 +34,11 @@ func barsOf(all []*pair, i instrument, g group, name string) (out []bench.Bar) {
 // broken reports whether the fitted simulator misses a bar over all worlds and
 // does so in those with a mechanism that it lacks: then switchback is the primary
 // instrument.
-func broken(all []*pair) bool {
-	misses := func(g group) bool {
-		for _, b := range barsOf(all, simulator, g, "") {
-			if !b.Holds() {
-				return true
-			}
-		}
-		return false
-	}
-	return misses(every) && misses(misspecified)
+func broken(all []*pair) bool { return misses(all, every) && misses(all, misspecified) }
+
+// misses reports whether the fitted simulator misses a bar in a group of worlds.
+func misses(all []*pair, g group) bool {
+	return slices.ContainsFunc(barsOf(all, simulator, g, ""), func(b bench.Bar) bool { return !b.Holds() })
 }
 
 // bars judges the primary instrument over all worlds, the fitted simulator also

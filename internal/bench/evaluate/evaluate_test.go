@@ -57,15 +57,16 @@ func TestScoresOfKnownErrors(t *testing.T) {
 func TestBarsNameThePrimaryInstrument(t *testing.T) {
 	truths := []float64{0.1, 0.1, 0.2, 0.2}
 	good := invented(truths, []float64{0.01, 0.01, 0.01, 0.01}, 0.05)
-	if broken(good) {
-		t.Error("broken without an error")
+	if says := verdict(good); broken(good) || !strings.Contains(says, "holds its bars") || !strings.Contains(says, "4 of 4 pairs") {
+		t.Errorf("broken without an error: %s", says)
 	}
 	bad := invented(truths, []float64{0.01, -0.2, 0.01, -0.3}, 0.05)
 	if !broken(bad) {
 		t.Error("not broken with the sign of half of the pairs wrong")
 	}
-	if elsewhere := invented(truths, []float64{-0.2, 0.01, -0.3, 0.01}, 0.05); broken(elsewhere) {
-		t.Error("broken by worlds that it can be right about")
+	elsewhere := invented(truths, []float64{-0.2, 0.01, -0.3, 0.01}, 0.05)
+	if says := verdict(elsewhere); broken(elsewhere) || !strings.Contains(says, "misses its bars over all worlds, and not") {
+		t.Errorf("broken by worlds that it can be right about: %s", says)
 	}
 }
 

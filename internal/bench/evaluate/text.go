@@ -29,7 +29,7 @@ var says = [instruments]string{
 func writeText(w io.Writer, r *bench.Report, studies []*study, prices []price) {
 	all := pairsOf(studies)
 	fmt.Fprintf(w, "# How far each instrument can be trusted\n\nMade by `%s`: %d simulated worlds, %d pairs of a log's policy and a target, the true effect from %d runs of each. ", r.Command, len(studies), len(all), r.Sizes["runs of each policy"])
-	fmt.Fprintf(w, "Effects are relative to the log's policy; errors are in points of that. Sign: of the pairs whose true effect exceeds %.0f %%, with the 99 %% Wilson interval. Requests needed: for an interval of 5 points either way, were it only chance. Half of the true effects' own intervals, median: %s points of mean TTFT, %s of mean E2E.\n",
+	fmt.Fprintf(w, "Effects are relative to the log's policy; errors are in points of that. Sign: of the pairs whose true effect exceeds %.0f %%, with the 99 %% Wilson interval, which takes pairs to be independent, though those of one world share its log. Requests needed: for an interval of 5 points either way, were it only chance. Half of the true effects' own intervals, median: %s points of mean TTFT, %s of mean E2E.\n",
 		100*decisive, points(own(all, ttft)), points(own(all, e2e)))
 	if len(r.Bars) > 0 {
 		fmt.Fprintf(w, "\n%s\n", verdict(all))
@@ -56,12 +56,18 @@ func writeText(w io.Writer, r *bench.Report, studies []*study, prices []price) {
 	writePairs(w, studies)
 }
 
-// verdict says which instrument is the primary one.
+// verdict says which instrument is the primary one, and how often the simulator said
+// anything: what it refuses is in none of its bars.
 func verdict(all []*pair) string {
-	if broken(all) {
-		return "**The fitted simulator misses its bars over all worlds: switchback is the primary instrument**, and the simulator is one for worlds that a step model describes."
+	s := scoreOf(all, simulator, e2e, every)
+	said := fmt.Sprintf(" It answers %d of %d pairs, and of the others nothing is known by it.", s.answered, s.pairs)
+	switch {
+	case broken(all):
+		return "**The fitted simulator misses its bars over all worlds: switchback is the primary instrument**, and the simulator is one for worlds that a step model describes." + said
+	case misses(all, every):
+		return "**The fitted simulator misses its bars over all worlds, and not because of what it lacks**: it holds them where engines have a mechanism that no step model has." + said
 	}
-	return "**The fitted simulator holds its bars over all worlds**; switchback is shown beside it."
+	return "**The fitted simulator holds its bars over all worlds**; switchback is shown beside it." + said
 }
 
 // own is the median of half of the true effects' intervals.
