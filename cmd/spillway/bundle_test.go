@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,7 +84,7 @@ func TestCorruptBundle(t *testing.T) {
 	if _, said, code := run(t, "", "health", socket); code != 1 || !strings.Contains(said, "untrained") || !strings.Contains(said, "no bundle is published yet") {
 		t.Errorf("without a bundle health exits with %d and says %q", code, said)
 	}
-	router := startRouter(t, database, "endpoints: "+listed(startFleet(t, 2)),
+	router := startRouter(t, database, "console_drill: true", "endpoints: "+listed(startFleet(t, 2)),
 		fmt.Sprintf("forecast: {address: %q, deadline: 2s, probe_interval: 100ms, return_hold: 100ms}", socket))
 	if a := router.served(t); a.header.Get("X-Spillway-Policy") == "predicted" {
 		t.Errorf("without a bundle forecasts decide: %v", a.header)
@@ -175,6 +177,28 @@ func TestCorruptBundle(t *testing.T) {
 	// A good one ends it.
 	next := publish(data)
 	live(t, next)
+
+	// The console knows all of it, and lets the fallback decide when told to.
+	last := router.served(t)
+	for path, want := range map[string]string{
+		fmt.Sprintf("/bundles?a=%d&b=%d", good, next):     "beside",
+		"/decisions/" + last.decisionID():                 "the same choice and probabilities",
+		"/decisions/00000000-0000-7000-8000-000000000000": "neither this router&#39;s memory nor the store",
+		"/": "fallback drill for 1 minute",
+	} {
+		page, err := reach(t.Context(), http.MethodGet, router.admin+path, nil)
+		if err != nil || !strings.Contains(string(page.body), want) {
+			t.Errorf("%s: %v, %d, lacks %q: %s", path, err, page.status, want, page.body)
+		}
+	}
+	answer, err := http.PostForm(router.admin+"/drill", url.Values{"for": {"1m0s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if a := router.served(t); a.header.Get("X-Spillway-Policy") == "predicted" || !strings.Contains(a.header.Get("X-Spillway-Decision"), "fallback drill") {
+		t.Errorf("in a drill %v decides", a.header)
+	}
 }
 
 // With the way past a pooler, a predictor that hardly polls hears of a bundle.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -42,7 +43,7 @@ type judged struct {
 	Wrong   string // why there is no list; empty when there is
 	Bundles []candidate
 	Turns   []Turn
-	A, B    int64 // the bundles compared; B 0: A alone is shown
+	A, B    int64 // the bundles compared; B 0: A alone is shown; A 0: none
 	Rows    []compared
 	Equal   int // numbers that both have and that are the same
 	Base    string
@@ -103,12 +104,11 @@ func (p *judged) fill(ctx context.Context, store Store) error {
 
 // compare fills Rows from A, or from A and B where they differ.
 func (p *judged) compare() {
-	a, b := p.numbers(p.A), p.numbers(p.B)
-	if a == nil {
-		a, b, p.A, p.B = b, nil, p.B, 0
+	a, b := p.numbers(&p.A), p.numbers(&p.B)
+	if p.A == 0 {
+		a, p.A, p.B = b, p.B, 0
 	}
-	if b == nil {
-		p.B = 0
+	if p.B == 0 {
 		for _, f := range a {
 			p.Rows = append(p.Rows, compared{Path: f.path, A: f.text})
 		}
@@ -137,11 +137,12 @@ func (p *judged) compare() {
 	}
 }
 
-// numbers are what is known of the listed bundle of that version; nil when
-// there is none.
-func (p *judged) numbers(version int64) []fact {
-	i := slices.IndexFunc(p.Bundles, func(c candidate) bool { return c.Version == version })
+// numbers are what is known of the bundle of that version, which becomes 0 when
+// it is not listed.
+func (p *judged) numbers(version *int64) []fact {
+	i := slices.IndexFunc(p.Bundles, func(c candidate) bool { return c.Version == *version })
 	if i < 0 {
+		*version = 0
 		return nil
 	}
 	b := &p.Bundles[i]
@@ -159,14 +160,20 @@ func facts(path string, document json.RawMessage) []fact {
 	}
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
-	out, err := appendFacts(nil, path, d)
+	out, err := appendFacts(nil, path, d, mostNested)
 	if err != nil {
 		out = append(out, fact{path, "can't be read: " + oneLine(err)})
 	}
 	return out
 }
 
-func appendFacts(out []fact, path string, d *json.Decoder) ([]fact, error) {
+// mostNested is how deep a document may be; verdicts are 4 deep.
+const mostNested = 32
+
+func appendFacts(out []fact, path string, d *json.Decoder, deeper int) ([]fact, error) {
+	if deeper == 0 {
+		return out, errors.New("it is nested too deep")
+	}
 	token, err := d.Token()
 	if err != nil {
 		return out, err
@@ -178,13 +185,13 @@ func appendFacts(out []fact, path string, d *json.Decoder) ([]fact, error) {
 			if err != nil {
 				return out, err
 			}
-			if out, err = appendFacts(out, fmt.Sprint(path, ".", key), d); err != nil {
+			if out, err = appendFacts(out, fmt.Sprint(path, ".", key), d, deeper-1); err != nil {
 				return out, err
 			}
 		}
 	case json.Delim('['):
 		for i := 0; d.More(); i++ {
-			if out, err = appendFacts(out, fmt.Sprintf("%s[%d]", path, i), d); err != nil {
+			if out, err = appendFacts(out, fmt.Sprintf("%s[%d]", path, i), d, deeper-1); err != nil {
 				return out, err
 			}
 		}

@@ -327,5 +327,10 @@ func TestBundles(t *testing.T) {
 	}
 	holds(t, h, "/bundles?b=8", 200, `verdict.heads[0].loss</th><td class="long">1</td></tr>`)
 	holds(t, h, "/bundles?a=7", 200, "can&#39;t be read")
-	holds(t, h, "/bundles?a=x&b=4", 200, "Bundles of qwen")
+	if body := holds(t, h, "/bundles?a=x&b=4", 200, "Bundles of qwen"); strings.Contains(body, `id="compared"`) {
+		t.Error("bundles are compared that are not there")
+	}
+	holds(t, h, "/bundles?a=8&b=8", 200, "Nothing differs.")
+	kept.bundles[2].Verdict = json.RawMessage(strings.Repeat("[", 1e5))
+	holds(t, h, "/bundles?a=7", 200, "nested too deep")
 }
