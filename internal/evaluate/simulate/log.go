@@ -154,6 +154,7 @@ func read(rows iter.Seq2[Logged, error], most int) (*log, error) {
 	l := &log{places: map[string]int{}, routers: map[string]int{}, objective: map[asks]string{}}
 	l.setting.fallbacks, l.setting.believed = map[string]int{}, map[string]physics.Coefficients{}
 	var times []time.Time
+	read := map[feature.ID]struct{}{}
 	complete := 0
 	for r, err := range rows {
 		if err != nil {
@@ -173,6 +174,10 @@ func read(rows iter.Seq2[Logged, error], most int) (*log, error) {
 			l.leftOut++
 			continue
 		}
+		if _, twice := read[d.ID]; twice {
+			return nil, fmt.Errorf("decision %s of %s stands there twice: exports overlap, or one was given twice", d.ID, d.DecidedAt.UTC().Format(time.RFC3339))
+		}
+		read[d.ID] = struct{}{}
 		q, err := l.request(&r)
 		if err != nil {
 			return nil, err

@@ -323,6 +323,7 @@ func TestUnfitLogsAreRefusedInASentence(t *testing.T) {
 		says string
 	}{
 		{"nothing", nil, "no decision in the window"},
+		{"everything twice", slices.Concat(rows, rows), "stands there twice"},
 		{"too few", rows[:100], "want at least 200"},
 		{"two LLMs", changed(func(i int, r *simulate.Logged) {
 			if i == 7 {
