@@ -101,6 +101,7 @@ type log struct {
 	asked     []asks // by number of their class
 	always    bool   // forecasts might decide all the time
 	early     int    // that ended before they were sent
+	tried     int    // that an experiment decided
 }
 
 // asks is what a request asks of its router.
@@ -292,6 +293,9 @@ func (l *log) name() {
 func (l *log) request(r *Logged) (request, error) {
 	d, o := &r.Decision, &r.Outcome
 	l.routers[d.Router]++
+	if d.Arm != "" && d.Mode != "canary" { // whose coin a replay tosses too
+		l.tried++
+	}
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		e := l.endpoint(c.Endpoint, c.Class)

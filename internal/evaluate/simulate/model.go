@@ -423,7 +423,10 @@ func (m *Model) notes() (notes []string) {
 	if l.leftOut > 0 {
 		add("%d later decisions are left out: the first %d are replayed", l.leftOut, len(l.requests))
 	}
-	if l.setting.changed {
+	switch {
+	case l.tried > 0:
+		add("an experiment decided about %d requests: the arm that decided last is replayed for all, also where the log is replayed as it was", l.tried)
+	case l.setting.changed:
 		add("the router's settings changed within the log: those of its end are replayed")
 	}
 	if n := len(l.routers); n > 1 {

@@ -308,6 +308,17 @@ func TestFirstTokensThatDoNotTellWhatPrefillTakes(t *testing.T) {
 	}
 }
 
+// Arms of an experiment are not replayed apart, which is said.
+func TestExperimentsAreNoted(t *testing.T) {
+	rows := slices.Clone(mixedLog().rows[:300])
+	for i := range rows[:100] {
+		rows[i].Decision.Experiment, rows[i].Decision.Arm = "a design", "a"
+	}
+	if notes := fit(t, rows).Log().Notes; !slices.ContainsFunc(notes, func(n string) bool { return strings.HasPrefix(n, "an experiment decided about 100 requests") }) {
+		t.Errorf("%q", notes)
+	}
+}
+
 func TestUnfitLogsAreRefusedInASentence(t *testing.T) {
 	rows := mixedLog().rows[:500]
 	changed := func(change func(i int, r *simulate.Logged)) []simulate.Logged {
