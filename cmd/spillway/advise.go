@@ -150,8 +150,8 @@ func (a *advising) check(given func(string) bool) error {
 		return fmt.Errorf("--seeds: %d is not from 0 to 1000", a.seeds)
 	case !(a.speed > 0) || math.IsInf(a.speed, 0):
 		return fmt.Errorf("--speed: %g is not above 0", a.speed)
-	case a.requests < 100:
-		return fmt.Errorf("--requests: %d is too few to tell anything: want at least 100", a.requests)
+	case a.requests < fewestRequests:
+		return fmt.Errorf("--requests: %d is too few to tell anything: want at least %d", a.requests, fewestRequests)
 	case a.duration < 0:
 		return fmt.Errorf("--duration: %v is negative", a.duration)
 	case a.penalty <= 0:
@@ -193,13 +193,28 @@ func (a *advising) traffic(cmd *cobra.Command) error {
 	if trace.Rounded(items) { // its clock was coarse
 		items = trace.Spread(items, rand.New(rand.NewPCG(1, 1)))
 	}
-	a.replay(filepath.Base(a.trace), items)
-	return nil
+	return a.replay(filepath.Base(a.trace), items)
 }
 
+const (
+	// fewestRequests is from how many on anything can be told of traffic.
+	fewestRequests = 100
+	// longestTraffic is what is simulated at most: time takes time, and a trace whose
+	// clock was wrong is years.
+	longestTraffic = 60 * 24 * time.Hour
+)
+
 // replay makes items the traffic.
-func (a *advising) replay(name string, items []trace.Item) {
+func (a *advising) replay(name string, items []trace.Item) error {
 	few := advise.Stretches(items, a.requests)
+	length := few[len(few)-1].At.Seconds() / a.speed
+	switch {
+	case len(items) < fewestRequests:
+		return fmt.Errorf("--trace: %s has %d requests, too few to tell anything: want at least %d", name, len(items), fewestRequests)
+	case length > longestTraffic.Seconds():
+		return fmt.Errorf("--trace: the requests of %s are sent within %.0f days, and at most %.0f are simulated: divide its time with --speed, or look for a time that is wrong",
+			name, length/(24*3600), longestTraffic.Hours()/24)
+	}
 	a.subject.Traffic = fmt.Sprintf("%s, %d requests", name, len(items))
 	if len(few) < len(items) {
 		a.subject.Traffic = fmt.Sprintf("%s, %d of %d requests in four stretches", name, len(few), len(items))
@@ -208,6 +223,7 @@ func (a *advising) replay(name string, items []trace.Item) {
 		a.subject.Traffic += fmt.Sprintf(", %g times as fast", a.speed)
 	}
 	a.study.Plan = advise.Replay(few, a.speed)
+	return nil
 }
 
 func (a *advising) synthetic() error {

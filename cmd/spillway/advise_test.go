@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,6 +101,17 @@ func TestAdviseOnALog(t *testing.T) {
 
 func TestAdviseMistakes(t *testing.T) {
 	t.Parallel()
+	short, long := filepath.Join(t.TempDir(), "short.jsonl"), filepath.Join(t.TempDir(), "long.jsonl")
+	const line = `{"timestamp": %d, "input_length": 500, "output_length": 10, "hash_ids": [%d]}` + "\n"
+	var all strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&all, line, int64(i)*1e8, i) // milliseconds: a day and more apart
+	}
+	for name, text := range map[string]string{short: fmt.Sprintf(line, 0, 0), long: all.String()} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, m := range []mistake{
 		{args: nil, says: []string{"--trace", "--workload", "--window", "--rows", "mixed"}},
 		{args: []string{"--workload", "mixed", "--load", "3", "--trace", "x"}, says: []string{"exclude each other"}},
@@ -112,6 +124,8 @@ func TestAdviseMistakes(t *testing.T) {
 		{args: []string{"--workload", "mixed", "--load", "3", "--llm", "x"}, says: []string{"--llm", "--window"}},
 		{args: []string{"--workload", "mixed", "--load", "3", "--max-ttft-penalty", "-1s"}, says: []string{"--max-ttft-penalty"}},
 		{args: []string{"--trace", "no/such/file"}, says: []string{"--trace", "no/such/file"}},
+		{args: []string{"--trace", short}, says: []string{"--trace", "1 requests", "100"}},
+		{args: []string{"--trace", long}, says: []string{"--trace", "60", "--speed"}},
 		{args: []string{"--trace", "x", "--speed", "0"}, says: []string{"--speed"}},
 		{args: []string{"--trace", "x", "--load", "3"}, says: []string{"--load", "--workload"}},
 		{args: []string{"--trace", "x", "--requests", "3"}, says: []string{"--requests", "100"}},
