@@ -72,7 +72,9 @@ type session struct{ turns []int } // requests
 //
 // Errors: those of rows; ErrNoRows; and in one sentence what makes the log unfit:
 // no complete decision, several LLMs, vectors of another schema, a clock that
-// jumped, too few answers, caches that matter and prompts of which nothing is known.
+// jumped, decisions that stand there twice, are of one moment or of more than 60 days,
+// prompts or answers of more than 16 million tokens, too few answers, caches that matter
+// and prompts of which nothing is known.
 func Fit(rows iter.Seq2[Logged, error], o Options) (*Model, error) {
 	if o.Most <= 0 {
 		o.Most = mostRequests
