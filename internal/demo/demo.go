@@ -93,7 +93,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		}
 	}
 	if c.Stay && ctx.Err() == nil {
-		r.say("staying: router %s, status page %s; Ctrl-C ends it", r.router, r.admin)
+		r.say("staying: router %s, console %s; Ctrl-C ends it", r.router, r.admin)
 		fmt.Fprintf(r.Out, "  export DATABASE_URL='%s'\n", strings.TrimPrefix(r.env[0], "DATABASE_URL="))
 		<-ctx.Done()
 	}
@@ -206,7 +206,7 @@ func (r *run) startAll() error {
 	if err := r.routerProcess.Until(r.ctx, 30*time.Second, r.ready); err != nil {
 		return err
 	}
-	r.say("router %s, status page %s", r.router, r.admin)
+	r.say("router %s, console %s", r.router, r.admin)
 	r.began = time.Now()
 	args := append([]string{"load", "--url", r.router, "--model", model, "--out", r.records(), "--json",
 		"--speedup", strconv.FormatFloat(r.Speedup, 'g', -1, 64), "--duration", r.Duration.String(), "--seed", strconv.FormatUint(r.Seed, 10)}, r.Traffic...)

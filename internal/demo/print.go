@@ -55,7 +55,7 @@ Everything lies in %[5]s: the database, every decision with what came of it
                                        starts that database and prints its DATABASE_URL; with it set:
   bin/spillway store status
   bin/spillway explain %[8]s
-  bin/spillway demo --stay             keeps everything running, status page included
+  bin/spillway demo --stay             keeps everything running, console included
 `, indented(featurestore.CountSQL), indented(featurestore.PhasesSQL), indented(featurestore.AccuracySQL),
 		indented(featurestore.ForecastsAfterSQL), dir, filepath.Join(dir, logFile), filepath.Join(dir, "postgres"), r.example())
 }
