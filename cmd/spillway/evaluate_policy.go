@@ -24,9 +24,7 @@ type judgingPolicy struct {
 	quantity string
 	longest  time.Duration
 	slo      [2]time.Duration // TTFT and TPOT
-	set      []string
-	penalty  time.Duration
-	explores float64
+	settings otherSettings
 	bundle   int64
 	madeFor  string // the LLM of the bundle; empty: any
 	seed     uint64
@@ -71,9 +69,7 @@ others. docs/evaluation.md says what each can and can't see.`,
 	t := &j.options.Target
 	f.StringVar(&t.Policy, "policy", "", "policy to judge: "+strings.Join(policy.Names(), ", ")+" (default: the one that was configured, with what else is changed)")
 	f.StringVar(&t.Fallback, "fallback", "", "matched configuration that decides where forecasts may not (default: as logged)")
-	f.DurationVar(&j.penalty, "max-ttft-penalty", 0, "valve of the matched configurations (default: as logged)")
-	f.Float64Var(&j.explores, "exploration", 0, "probability of exploring (default: as logged)")
-	f.StringArrayVar(&j.set, "set", nil, setUse)
+	j.settings.register(f, "logged")
 	f.Int64Var(&j.bundle, "bundle", 0, "forecast anew with this version from the store at DATABASE_URL; 0: with the analytic prior alone (default: forecasts as logged)")
 	f.StringVar(&j.quantity, "reward", "ttft", "what requests are judged by: ttft, tpot, e2e (latencies: less is better), or slo (whether they met their objectives)")
 	f.BoolVar(&j.options.Priced, "priced", false, "add what the cost of predicted says a request takes from others; with ttft or e2e")
@@ -121,18 +117,12 @@ func (j *judgingPolicy) check(cmd *cobra.Command) error {
 	case j.bundle < 0:
 		return fmt.Errorf("--bundle: %d is no version", j.bundle)
 	}
-	if given("max-ttft-penalty") {
-		j.set = append(j.set, fmt.Sprintf("max_ttft_penalty=%v", j.penalty.Seconds()))
-	}
-	if given("exploration") {
-		j.set = append(j.set, fmt.Sprintf("exploration=%v", j.explores))
-	}
 	o.Longest, o.SLOTTFT, o.SLOTPOT = feature.SecondsOf(j.longest), feature.SecondsOf(j.slo[0]), feature.SecondsOf(j.slo[1])
 	if err := j.rows.check(); err != nil {
 		return err
 	}
 	var err error
-	o.Target.Change, err = changeOfSettings(j.set)
+	o.Target.Change, err = j.settings.change(given)
 	return err
 }
 

@@ -278,7 +278,7 @@ func TestEvaluatePolicyMistakes(t *testing.T) {
 		{name: "no such key", args: with("--set", "luck=1"), says: []string{"--set", `"luck"`, "max_ttft_penalty"}},
 		{name: "no number", args: with("--set", "exploration=much"), says: []string{"--set", `"much"`}},
 		{name: "null", args: with("--set", "exploration=null"), says: []string{"--set", `"null"`}},
-		{name: "no probability", args: with("--exploration", "2"), says: []string{"exploration", "2"}},
+		{name: "no probability", args: with("--exploration", "2"), says: []string{"--exploration", "2"}},
 		{name: "no such bundle", args: with("--bundle", "77"), says: []string{"--bundle 77"}},
 		{name: "no place for the page", args: with("--report", "/no/such/dir/x.html"), says: []string{"--report"}},
 	} {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -26,9 +25,7 @@ type simulating struct {
 	rows     wholeRows
 	policies []string
 	fallback string
-	penalty  time.Duration
-	explores float64
-	set      []string
+	settings otherSettings
 	change   func(*policy.Settings)
 	bundle   int64
 	most     int
@@ -75,9 +72,7 @@ docs/evaluation.md says what it can and can't see.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&j.policies, "policy", nil, "policies to try, separated by commas: "+strings.Join(policy.Names(), ", ")+" (default: the one that was configured, with what else is changed)")
 	f.StringVar(&j.fallback, "fallback", "", "matched configuration that decides where forecasts may not, or auto (default: as configured)")
-	f.DurationVar(&j.penalty, "max-ttft-penalty", 0, "valve of the matched configurations (default: as configured)")
-	f.Float64Var(&j.explores, "exploration", 0, "probability of exploring (default: as configured)")
-	f.StringArrayVar(&j.set, "set", nil, setUse)
+	j.settings.register(f, "configured")
 	f.Int64Var(&j.bundle, "bundle", 0, "version in the store at DATABASE_URL that policies ask for forecasts, also the one that is replayed; 0: the analytic prior alone")
 	f.IntVar(&j.most, "most", 200_000, "replay at most so many requests, the first ones")
 	f.IntVar(&j.seeds, "seeds", 5, "runs of each policy")
@@ -110,31 +105,18 @@ func (j *simulating) check(cmd *cobra.Command) error {
 	case j.most < 1:
 		return fmt.Errorf("--most %d: want at least 1", j.most)
 	}
-	given := cmd.Flags().Changed
-	switch {
-	case given("max-ttft-penalty") && j.penalty < 0:
-		return fmt.Errorf("--max-ttft-penalty: %v is negative", j.penalty)
-	case given("exploration") && !(j.explores >= 0 && j.explores <= 1):
-		return fmt.Errorf("--exploration: %g is no probability", j.explores)
-	}
-	if given("max-ttft-penalty") {
-		j.set = append(j.set, fmt.Sprintf("max_ttft_penalty=%v", j.penalty.Seconds()))
-	}
-	if given("exploration") {
-		j.set = append(j.set, fmt.Sprintf("exploration=%v", j.explores))
-	}
 	if err := j.rows.check(); err != nil {
 		return err
 	}
 	var err error
-	j.change, err = changeOfSettings(j.set)
+	j.change, err = j.settings.change(cmd.Flags().Changed)
 	return err
 }
 
 // tries are the settings that were asked for.
 func (j *simulating) tries() (all []simulate.Try) {
 	changed := simulate.Setting{Fallback: j.fallback, Change: j.change}
-	with := strings.Join(j.set, ", ")
+	with := strings.Join(j.settings.set, ", ")
 	if j.fallback != "" {
 		with = strings.TrimPrefix(with+", fallback "+j.fallback, ", ")
 	}
