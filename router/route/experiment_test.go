@@ -32,7 +32,7 @@ func TestSwitchbackDecidesByTheClock(t *testing.T) {
 		policies := [2]string{policy.TokenLoad, policy.Predicted}
 		by := map[string]int{}
 		for range 100 {
-			time.Sleep(6100 * time.Millisecond)
+			pass(6100 * time.Millisecond)
 			w.fleet.scrape()
 			asked := w.oracle.count()
 			ticket := w.begin(t, query("a prompt"))
