@@ -17,7 +17,7 @@ import (
 //go:embed policy.html
 var policyText string
 
-var policyPage = template.Must(template.Must(template.New("policy").Parse(policyText)).Parse(
+var policyPage = template.Must(pageOf("policy", policyText).Parse(
 	`{{define "table"}}<table><caption>{{.Title}}</caption><thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead><tbody>
 {{range .Rows}}<tr>{{range $i, $cell := .}}{{if $i}}<td>{{$cell}}</td>{{else}}<th>{{$cell}}</th>{{end}}{{end}}</tr>
 {{end}}</tbody></table>{{end}}`))

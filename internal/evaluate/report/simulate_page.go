@@ -13,7 +13,7 @@ import (
 //go:embed simulate.html
 var simulateText string
 
-var simulatePage = template.Must(template.Must(template.New("simulate").Parse(simulateText)).Parse(tableTemplate))
+var simulatePage = template.Must(pageOf("simulate", simulateText).Parse(tableTemplate))
 
 // tableTemplate shows a table.
 const tableTemplate = `{{define "table"}}<table><caption>{{.Title}}</caption><thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead><tbody>
