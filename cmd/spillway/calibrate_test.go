@@ -106,7 +106,11 @@ func TestCalibrateMistakes(t *testing.T) {
 	t.Parallel()
 	unmigrated := newDatabase(t)
 	absent := filepath.Join(t.TempDir(), "absent")
-	url := startFleet(t, 1, "--profile", write(t, "sketch.json", sketch))[0]
+	// An endpoint of its own for each case: what one case sends, another would
+	// take for somebody's traffic.
+	idle := startFleet(t, 12, "--profile", write(t, "sketch.json", sketch))
+	next := 0
+	url := func() string { next++; return idle[next-1] }
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/models":
@@ -127,24 +131,24 @@ func TestCalibrateMistakes(t *testing.T) {
 			{name: "no URL", says: []string{"--url", "http://"}},
 			{name: "URL without a scheme", args: []string{"--url", "10.0.0.1:8000"}, says: []string{"--url", "http://"}},
 			{name: "nobody there", args: []string{"--url", "http://127.0.0.1:1"}, says: []string{"--url http://127.0.0.1:1", "refused"}},
-			{name: "another LLM", args: []string{"--url", url, "--model", "n"}, says: []string{llm, "--model"}},
+			{name: "another LLM", args: []string{"--url", url(), "--model", "n"}, says: []string{llm, "--model"}},
 			{name: "busy", args: []string{"--url", busy.URL}, says: []string{"busy", "2 requests run", "--force"}},
 			{name: "unknown authority", args: []string{"--url", secure.URL}, says: []string{"TLS", "--ca"}},
 			{name: "no such authority", args: []string{"--url", secure.URL, "--ca", absent}, says: []string{"--ca", absent}},
 			{name: "no authority", args: []string{"--url", secure.URL, "--ca", write(t, "ca.pem", "none")}, says: []string{"--ca", "PEM"}},
-			{name: "no API", args: []string{"--url", url, "--api", "tea"}, says: []string{"--api", `"tea"`}},
-			{name: "no metrics", args: []string{"--url", url, "--metrics-path", "/elsewhere"}, says: []string{"404", "--metrics-path", "--force"}},
-			{name: "a relative path", args: []string{"--url", url, "--metrics-path", "x"}, says: []string{"--metrics-path"}},
+			{name: "no API", args: []string{"--url", url(), "--api", "tea"}, says: []string{"--api", `"tea"`}},
+			{name: "no metrics", args: []string{"--url", url(), "--metrics-path", "/elsewhere"}, says: []string{"404", "--metrics-path", "--force"}},
+			{name: "a relative path", args: []string{"--url", url(), "--metrics-path", "x"}, says: []string{"--metrics-path"}},
 			{name: "unknown cache", args: []string{"--url", busy.URL, "--force"}, says: []string{"--kv-capacity-tokens"}},
 			{name: "fails", args: []string{"--url", busy.URL, "--force", "--kv-capacity-tokens", "100000"}, says: []string{busy.URL, "status 418"}},
-			{name: "long prompts", args: []string{"--url", url, "--sizes", "100,200,90000"}, says: []string{"--sizes", "90000"}},
-			{name: "large batches", args: []string{"--url", url, "--batches", "1,900"}, says: []string{"--batches", "900"}},
-			{name: "a negative limit", args: []string{"--url", url, "--max-num-seqs", "-1"}, says: []string{"--max-num-seqs", "-1"}},
-			{name: "few tokens", args: []string{"--url", url, "--max-tokens", "1000"}, says: []string{"--max-tokens", "1000"}},
-			{name: "no time", args: []string{"--url", url, "--max-time", "20ms"}, says: []string{"--max-time", "20ms"}},
-			{name: "class without a store", args: []string{"--url", url, "--class", "fast"}, says: []string{"--class", "--store"}},
-			{name: "no store", args: []string{"--url", url, "--store"}, says: []string{"DATABASE_URL is empty"}},
-			{name: "old tables", database: unmigrated, args: []string{"--url", url, "--store"}, says: []string{"--store", "store migrate"}},
+			{name: "long prompts", args: []string{"--url", url(), "--sizes", "100,200,90000"}, says: []string{"--sizes", "90000"}},
+			{name: "large batches", args: []string{"--url", url(), "--batches", "1,900"}, says: []string{"--batches", "900"}},
+			{name: "a negative limit", args: []string{"--url", url(), "--max-num-seqs", "-1"}, says: []string{"--max-num-seqs", "-1"}},
+			{name: "few tokens", args: []string{"--url", url(), "--max-tokens", "1000"}, says: []string{"--max-tokens", "1000"}},
+			{name: "no time", args: []string{"--url", url(), "--max-time", "20ms"}, says: []string{"--max-time", "20ms"}},
+			{name: "class without a store", args: []string{"--url", url(), "--class", "fast"}, says: []string{"--class", "--store"}},
+			{name: "no store", args: []string{"--url", url(), "--store"}, says: []string{"DATABASE_URL is empty"}},
+			{name: "old tables", database: unmigrated, args: []string{"--url", url(), "--store"}, says: []string{"--store", "store migrate"}},
 		} {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
