@@ -126,8 +126,9 @@ func TestFork(t *testing.T) {
 // An endpoint that joins gets nothing before, and something after.
 func TestAnEndpointJoins(t *testing.T) {
 	c := forecasting(t)
-	const joins = 30 * time.Second
+	const joins = 5 * time.Second
 	c.Engines[3].JoinsAt = joins
+	c.Horizon = 3 * joins
 	var first time.Duration
 	c.Sink = func(o fleet.Outcome) {
 		if o.Endpoint == 3 && (first == 0 || o.At < first) {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/spillway-llm/spillway/router/correction"
 )
 
@@ -64,8 +62,7 @@ func (r *Router) listed(name string, now time.Time) {
 			return
 		}
 		delete(r.llms, victim.name)
-		r.metrics.states.DeletePartialMatch(prometheus.Labels{"llm": victim.name})
-		r.metrics.stateSeconds.DeletePartialMatch(prometheus.Labels{"llm": victim.name})
+		r.metrics.forget(victim.name)
 	}
 	r.llm(name, now).listed = now
 }

@@ -23,6 +23,8 @@ type metrics struct {
 	unforecast  *prometheus.CounterVec
 	resorts     *prometheus.CounterVec
 	disbelieved prometheus.Counter
+	spills      *prometheus.CounterVec
+	latencies   *latencies
 }
 
 // Why a candidate that was worth a forecast has none.
@@ -66,6 +68,9 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 			Name: "spillway_router_last_resort_total", Help: "Requests sent to an endpoint that is not good, because none better was left, by its standing."}, []string{"standing"}),
 		disbelieved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "spillway_router_cache_disbelieved_total", Help: "Answers whose engine had less than half of the prefix cached that the router believed."}),
+		spills: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_router_spills_total", Help: "Decisions in which the valve opened: the request left the endpoints that hold its prefix, by the policy that made them."}, []string{"policy"}),
+		latencies: newLatencies(reg),
 	}
 	for _, why := range []string{priorOutOfRange, answerOutOfRange} {
 		m.unforecast.WithLabelValues(why)
@@ -73,7 +78,7 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	for _, s := range []policy.Standing{policy.Dated, policy.Doubtful} {
 		m.resorts.WithLabelValues(s.String())
 	}
-	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.shed, m.stateSeconds, m.forecast, m.unforecast, m.resorts, m.disbelieved, standings{r})
+	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.shed, m.stateSeconds, m.forecast, m.unforecast, m.resorts, m.disbelieved, m.spills, standings{r})
 	return m
 }
 
@@ -115,6 +120,13 @@ func (m *metrics) state(llm string, now correction.State) {
 	}
 }
 
+// forget drops what is told of an LLM that gave its place up.
+func (m *metrics) forget(llm string) {
+	m.states.DeletePartialMatch(prometheus.Labels{"llm": llm})
+	m.stateSeconds.DeletePartialMatch(prometheus.Labels{"llm": llm})
+	m.latencies.forget(llm)
+}
+
 // decided counts one decision, and why it fell back if it did.
 func (m *metrics) decided(s *scratch, fell fallback) {
 	m.decisions.WithLabelValues(s.choice.Policy).Inc()
@@ -122,6 +134,9 @@ func (m *metrics) decided(s *scratch, fell fallback) {
 		m.shed.Inc()
 	} else {
 		m.lastResort(s.input.Candidates[s.choice.Index].Standing)
+	}
+	if !s.choice.Shed && s.choice.Reason.Code == policy.Spilled {
+		m.spills.WithLabelValues(s.choice.Policy).Inc()
 	}
 	if fell.label != "" {
 		m.fallbacks.WithLabelValues(string(s.state), fell.label).Inc()

@@ -31,6 +31,9 @@ func TestClientsCannotFillTheMemoryWithNames(t *testing.T) {
 	if n := w.series(t, "spillway_router_state"); n != 257*6 {
 		t.Errorf("%d series of the state, want 6 for each of 257", n)
 	}
+	if n := w.series(t, "spillway_router_ttft_seconds"); n != 257 {
+		t.Errorf("%d series of the TTFT, want 257", n)
+	}
 }
 
 // series is how many a metric has.
@@ -70,6 +73,9 @@ func TestListedLLMFindsAPlaceAmongNames(t *testing.T) {
 		w.mustBe(t, "live")
 		if n := w.series(t, "spillway_router_state"); n != 257*6 {
 			t.Errorf("%d series of the state, want 6 for each of 257", n)
+		}
+		if n := w.series(t, "spillway_router_ttft_seconds"); n != 256 {
+			t.Errorf("%d series of the TTFT, want 256: one gave its place up, and the new one has served nothing", n)
 		}
 		for _, l := range w.Status().LLMs {
 			if l.LLM == "model-0000" {

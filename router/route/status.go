@@ -171,6 +171,9 @@ func (p *pace) tick(chosen uint64) {
 // remember keeps an ended request for the status.
 func (r *Router) remember(t *Ticket, e *End, now time.Time) {
 	t.llm.history.ended(now, &t.corrected, e)
+	if l := t.llm; e.Status == feature.OK && (l == r.others || l == r.llms[l.name]) { // else its labels went with its place
+		r.metrics.latencies.ended(l.name, &t.corrected, e)
+	}
 	r.recent = append(r.recent, Recent{
 		ID: t.id.String(), At: now, LLM: t.llm.name, Endpoint: t.endpoint.id, Policy: t.policy, Reason: t.reason,
 		ForecastTTFT: t.corrected.TTFT.P50, ActualTTFT: e.TTFT,

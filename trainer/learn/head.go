@@ -187,15 +187,16 @@ func put(ctx context.Context, target bundle.Target, f *fold, settings *Settings)
 		return t, 0, nil
 	}
 	t.shift, t.median = before.quantile(Quantiles[target]), before.quantile(0.5)
-	t.low, t.high = residuals(before.y, t.shift)
 	t.grown = grownBeyond(target, &f.early, f.late)
 	labels := before.labels(f.binned.Rows(), t.shift)
 	labels.Held = t.judges.put(&labels, len(f.early.samples), t.shift)
 	opts.EarlyStoppingRounds = stopRounds
-	fitted, err := f.binned.Train(ctx, labels, opts)
+	fitted, beyond, err := settings.grow(ctx, target, f.binned, f.early.samples, f.late, labels, opts)
 	if err != nil {
 		return t, 0, err
 	}
+	t.shift += beyond
+	t.low, t.high = residuals(before.y, t.shift)
 	added := make([]float64, len(f.late))
 	fitted.PredictBatch(wide(f.late), len(f.late), added)
 	for _, i := range t.judges.at {
@@ -254,10 +255,11 @@ func head(ctx context.Context, target bundle.Target, all *era, binned *gbdt.Binn
 	opts := settings.options(target)
 	opts.Trees = w.trees
 	shift := rows.quantile(Quantiles[target])
-	f, err := binned.Train(ctx, rows.labels(binned.Rows(), shift), opts)
+	f, beyond, err := settings.grow(ctx, target, binned, all.samples, nil, rows.labels(binned.Rows(), shift), opts)
 	if err != nil {
 		return bundle.Head{}, err
 	}
+	shift += beyond
 	low, high := residuals(rows.y, shift)
 	return bundle.Head{
 		Forest: f.Text(), Low: max(low, -w.clip), High: min(high, w.clip),

@@ -12,6 +12,7 @@ type Settings struct {
 	Forest   gbdt.Options  // of every head; its objective, quantile, signs, seed and validation are set by the fit
 	HalfLife time.Duration // age at which a row weighs half
 	Seed     uint64
+	Engine   Engine // grows the p50 heads; nil: package gbdt does, as it does the p90 heads
 }
 
 // Defaults are the settings of production.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestNoBadRefitIsPublished is a part of what "make bench-gate" does in full:
-// 15 seeded windows for each of the ten ways to be bad.
+// 5 seeded windows for each of the ten ways to be bad.
 func TestNoBadRefitIsPublished(t *testing.T) {
 	now := time.Now()
 	served, err := servedBundle(t.Context(), 7, now)
@@ -24,7 +24,7 @@ func TestNoBadRefitIsPublished(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			f.refits = 15
+			f.refits = 5
 			got, err := f.run(t.Context(), served, 7, now, func() {})
 			if err != nil {
 				t.Fatal(err)
