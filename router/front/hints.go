@@ -43,7 +43,10 @@ func (h *hints) readHeaders(header http.Header) error {
 	for _, slo := range []struct {
 		name string
 		into **float64
-	}{{HeaderSLOTTFT, &h.TTFT}, {HeaderSLOTPOT, &h.TPOT}} {
+	}{
+		{"X-Llm-D-Slo-Ttft-Ms", &h.TTFT}, {"X-Llm-D-Slo-Tpot-Ms", &h.TPOT}, // llm-d's names; ours overrule them
+		{HeaderSLOTTFT, &h.TTFT}, {HeaderSLOTPOT, &h.TPOT},
+	} {
 		text, err := one(header, slo.name)
 		if err != nil {
 			return err

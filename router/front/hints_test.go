@@ -55,6 +55,8 @@ func TestHints(t *testing.T) {
 		{"all in the body", `{"slo_ttft_ms":500,"slo_tpot_ms":12.5,"priority":-1}`, nil, asked{0.5, 0.0125, -1}},
 		{"nulls", `{"slo_ttft_ms":null,"slo_tpot_ms":40,"priority":null}`, nil, asked{unset, 0.04, 0}},
 		{"all in headers", "", []string{"x-slo-ttft-ms", "500", "x-slo-tpot-ms", " 12.5 ", "x-spillway-priority", "-3"}, asked{0.5, 0.0125, -3}},
+		{"llm-d's names", "", []string{"x-llm-d-slo-ttft-ms", "500", "x-llm-d-slo-tpot-ms", "20"}, asked{0.5, 0.02, 0}},
+		{"llm-d's names after ours", "", []string{"x-llm-d-slo-ttft-ms", "500", "x-slo-ttft-ms", "250", "x-slo-tpot-ms", "10", "x-llm-d-slo-tpot-ms", "20"}, asked{0.25, 0.01, 0}},
 		{"headers first, one by one", `{"slo_ttft_ms":500,"slo_tpot_ms":20,"priority":-1}`, []string{"x-slo-ttft-ms", "250", "x-spillway-priority", "0"}, asked{0.25, 0.02, 0}},
 	} {
 		got, err := read(c.hints, c.headers...)
