@@ -192,6 +192,8 @@ var Table = []Layer{
 	// The trainer.
 	{Package: "trainer/gbdt", Pure: true, May: []string{"internal/forest"},
 		Why: "same rows and seed, same bytes, on any number of threads"},
+	{Package: "trainer/lightgbm", May: []string{"internal/forest", "trainer/gbdt"},
+		Why: "runs a program that others wrote; forests come in through one door, and are checked there"},
 	{Package: "trainer/baseline", Modules: []string{golearn},
 		Why: "the simple model a forest must beat; golearn's global state stays in here"},
 	{Package: "trainer/drift", Pure: true, May: []string{"internal/feature"},
