@@ -27,6 +27,12 @@ func printExplanation(w io.Writer, e *explain.Decision) {
 	if e.Bundle != 0 {
 		fmt.Fprintf(w, ", bundle %d", e.Bundle)
 	}
+	if e.Experiment != "" {
+		fmt.Fprintf(w, ", experiment %s", e.Experiment)
+	}
+	if e.Arm != "" {
+		fmt.Fprintf(w, ", arm %s", e.Arm)
+	}
 	if e.Chosen == "" {
 		fmt.Fprintf(w, ")\n  turned the request away: %s\n", e.Reason)
 	} else {

@@ -69,11 +69,12 @@ func decided(t *testing.T, change func(*policy.Input)) feature.Decision {
 
 func TestExplainPrintsTheValveAndTheTerms(t *testing.T) {
 	d := decided(t, func(*policy.Input) {})
+	d.Experiment, d.Arm = "split share=0.05 arms=fallback|predicted", "predicted"
 	e := explain.Of(&d, []feature.Outcome{{Attempt: 1, Status: feature.OK, Endpoint: "a", TTFT: 0.3, TPOT: 0.02, E2E: 2.3, OutputTokens: 100, CachedTokens: 896}})
 	var text bytes.Buffer
 	printExplanation(&text, &e)
 	for _, want := range []string{
-		"predicted decided (mode live, forecasts live, bundle 7)",
+		"predicted decided (mode live, forecasts live, bundle 7, experiment split share=0.05 arms=fallback|predicted, arm predicted)",
 		"chose a with probability 1: warm, 0.31 s; coldest 0.22 s; gap 0.09 s < 5 s",
 		"valve shut: warm 0.31 s, coldest 0.22 s, gap 0.09 s; it opens above 5 s, margin 4.91 s",
 		"endpoint   cost  TTFT  impatience  output  eviction  headroom  holds up  queues  slows",

@@ -20,6 +20,8 @@ type Decision struct {
 	Router     string          `json:"router"`
 	Mode       string          `json:"mode"`
 	Policy     string          `json:"policy"`
+	Experiment string          `json:"experiment,omitempty"` // the design that chose the policy
+	Arm        string          `json:"arm,omitempty"`        // of a canary, where its coin fell
 	State      string          `json:"state"`
 	Reason     string          `json:"reason"`
 	Bundle     int64           `json:"bundle"`
@@ -85,7 +87,7 @@ type Outcome struct {
 // or of another version of the policy, what can be read is shown; Replay says so.
 func Of(d *feature.Decision, outcomes []feature.Outcome) Decision {
 	e := Decision{
-		ID: d.ID.String(), DecidedAt: d.DecidedAt, LLM: d.LLM, Router: d.Router, Mode: d.Mode, Policy: d.Policy, State: d.State,
+		ID: d.ID.String(), DecidedAt: d.DecidedAt, LLM: d.LLM, Router: d.Router, Mode: d.Mode, Policy: d.Policy, Experiment: d.Experiment, Arm: d.Arm, State: d.State,
 		Reason: d.Reason, Bundle: d.Bundle, Prompt: feature.Number(d.PromptTokens), Output: feature.Number(d.ExpectedOutputTokens),
 		SLOTTFT: d.SLOTTFT, SLOTPOT: d.SLOTPOT, Priority: d.Priority,
 		Chosen: d.Chosen, Propensity: feature.Number(d.Propensity), Explored: d.Explored, Rest: d.Rest,
