@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/spillway-llm/spillway/internal/fleet"
 	"github.com/spillway-llm/spillway/internal/splitmix"
@@ -17,6 +18,8 @@ const blockTokens = fleet.DefaultBlockTokens
 // and how much of it: marks in common tell it to a depth of the grid, and what the
 // router's index knew tells the rest.
 func (l *log) begin() {
+	l.per = l.perBlock()
+	parts := l.partings()
 	latest := map[prefix.Mark]int32{} // the last prompt that has it
 	for i := range l.requests {
 		q := &l.requests[i]
@@ -35,6 +38,8 @@ func (l *log) begin() {
 			case known < m.Depth && all < q.digest.Marks[next].Depth:
 				// It had forgotten where; all marks of the other are here.
 				q.common = int32(all)
+			default:
+				q.common = int32(min(all, parts.between(m, q.digest.Marks[next].Depth)))
 			}
 			break
 		}
@@ -45,8 +50,75 @@ func (l *log) begin() {
 	for i := range l.requests {
 		l.requests[i].digest.Marks = nil
 	}
-	l.per = l.perBlock()
 	l.converse(l.per)
+}
+
+// parting is where prompts that are alike up to a mark part before the next one, as
+// most say (the majority vote of Boyer and Moore).
+type parting struct{ at, votes int }
+
+func (p parting) told(at int) parting {
+	switch {
+	case p.votes == 0:
+		return parting{at, 1}
+	case p.at == at:
+		p.votes++
+	default:
+		p.votes--
+	}
+	return p
+}
+
+// partings are those of marks, and of all marks of a depth: texts that many prompts
+// begin with tend to be alike in length too.
+type partings struct {
+	after map[prefix.Mark]parting
+	depth map[int]parting
+}
+
+// partings finds where prompts part between marks. Where the index knew so much of
+// one and no more, or an endpoint held so much or was believed to, another parts
+// from it: what others still use is not evicted. Eviction leaves other ends too, but
+// not in one place.
+func (l *log) partings() partings {
+	p := partings{map[prefix.Mark]parting{}, map[int]parting{}}
+	for i := range l.requests {
+		q := &l.requests[i]
+		marks := q.digest.Marks
+		vote := func(at int) {
+			k := sort.Search(len(marks), func(k int) bool { return marks[k].Depth >= at }) - 1
+			if k < 0 || at >= q.digest.Blocks || onGrid(at) {
+				return
+			}
+			p.after[marks[k]] = p.after[marks[k]].told(at)
+			p.depth[marks[k].Depth] = p.depth[marks[k].Depth].told(at)
+		}
+		vote(q.digest.Known)
+		if q.cached > 0 {
+			vote(int(q.cached / l.per))
+		}
+		for _, w := range q.warm {
+			vote(int(math.Round(float64(w.tokens) / l.per)))
+		}
+	}
+	return p
+}
+
+// between is where a prompt parts from others between two of its marks that stand
+// at these; at the first of them where nobody tells.
+func (p *partings) between(m prefix.Mark, next int) int {
+	for _, of := range []parting{p.after[m], p.depth[m.Depth]} {
+		if of.votes > 0 && of.at < next {
+			return of.at
+		}
+	}
+	return m.Depth
+}
+
+// onGrid reports whether digests have a mark at a depth whatever an index knew: at
+// 1, 2, 3, 4, 6, 8, 12 and so on.
+func onGrid(depth int) bool {
+	return depth > 0 && (depth&(depth-1) == 0 || depth%3 == 0 && depth/3&(depth/3-1) == 0)
 }
 
 // perBlock is how many tokens a block of the digests stands for.
