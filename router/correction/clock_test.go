@@ -143,8 +143,9 @@ func TestDemandFindsWhatBinds(t *testing.T) {
 		perSecond float64
 		want      correction.Bound
 	}{
-		{30, 900, correction.Unsettled},
-		{60, 410, correction.PrefillBound}, // above the middle at first
+		{9, 900, correction.Unsettled},
+		{1, 900, correction.PrefillBound}, // of ten seconds, not of a minute
+		{60, 410, correction.PrefillBound},
 		{60, 350, correction.PrefillBound}, // within the hysteresis
 		{60, 300, correction.DecodeBound},
 		{60, 450, correction.DecodeBound},

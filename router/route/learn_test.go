@@ -248,7 +248,7 @@ func TestAutoFallbackFollowsThePrefillUtilisation(t *testing.T) {
 			seconds int
 			want    string
 		}{
-			{0.30, 50, policy.CombinedLoad}, // no minute has been seen
+			{0.30, 9, policy.CombinedLoad}, // no ten seconds have been seen
 			{0.30, 70, policy.ActiveRequest},
 			{0.45, 120, policy.ActiveRequest}, // above 0.40, within the 20 %
 			{0.60, 120, policy.TokenLoad},

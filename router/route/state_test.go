@@ -35,7 +35,7 @@ func TestColdEndsAtOnceWithTheFirstBundle(t *testing.T) {
 		w := newWorld(t, 3, nil)
 		w.oracle.set(fails(route.ErrUntrained))
 		defer w.run()()
-		pass(30 * time.Second)
+		pass(9 * time.Second)
 		w.mustBe(t, "cold")
 		w.fleet.scrape()
 		asked := w.oracle.count()
@@ -258,7 +258,7 @@ func TestForecastsThatOutcomesRefuteAreWrong(t *testing.T) {
 		decidedBy(t, serve(100), policy.Predicted, "live")
 		says = 1.4 // further off than the correction reaches
 		d := serve(200)
-		decidedBy(t, d, policy.CombinedLoad, "wrong")
+		decidedBy(t, d, policy.ActiveRequest, "wrong")
 		if !strings.Contains(d.Reason, "wrong (") || !d.Candidates[0].Forecast.Known() {
 			t.Errorf("reason %q, forecast %v: want it said, and forecasts going on in shadow", d.Reason, d.Candidates[0].Forecast)
 		}
