@@ -110,7 +110,7 @@ func (r *router) forecast(now time.Time, late bool) bool {
 			c.Correction = correction.Correct(&r.targets[i].offset, &r.coverage, *f, correction.LoadOf(&c.Load))
 		}
 	}
-	return r.predictor == nil || r.guard.Live()
+	return r.predictor == nil || r.guard.Live() && !r.guard.Lost()
 }
 
 // ask asks about r.vectors and reports whether r.answers are usable.

@@ -35,6 +35,7 @@ type beside struct {
 	last     feature.Decision
 	unasked  int // candidates without a forecast so far
 	wrong    int // decisions while outcomes spoke against the forecasts
+	lost     int // live decisions without an answer that lost the order of its priors
 	doubted  int // answers whose engine had far less cached than was believed
 	live     []*besideRequest
 }
@@ -62,6 +63,9 @@ func (biased) Forecast(vectors []feature.Vector, out []feature.Forecast) {
 	for i := range vectors {
 		p := vectors[i].Prior()
 		r := 0.2 * math.Sin(float64(vectors[i][feature.ColumnUncachedTokens]))
+		if int(vectors[i][feature.ColumnPromptTokens])%9 == 0 {
+			r = -2 * math.Log(float64(p.TTFT)) // the order of the priors is lost
+		}
 		e := feature.Seconds(math.Exp(r))
 		out[i].Residual.TTFT = feature.LogQuantiles{P50: r, P90: r + 0.3}
 		out[i].Residual.TPOT = out[i].Residual.TTFT
@@ -206,6 +210,9 @@ func (b *beside) compare(endpoint int) {
 	if state == correction.Wrong {
 		b.wrong++
 	}
+	if state == correction.Live && b.sim.guard.Lost() && d.Policy != policy.Predicted {
+		b.lost++
+	}
 	if p := out.Probabilities[endpoint]; p == 0 || p == 1 && endpoint != out.Index {
 		b.t.Fatalf("route chose %s, which the world would with probability %v", d.Chosen, p)
 	}
@@ -325,6 +332,9 @@ func TestWorldRoutesAsRouteDoes(t *testing.T) {
 					t.Error("no engine had lost what was believed of it")
 				}
 				wrong += b.wrong
+				if name == policy.Predicted && b.lost == 0 {
+					t.Error("no answer lost the order of its priors")
+				}
 				if name == policy.Predicted && b.unasked == 0 {
 					t.Error("no prior was beyond what a forecast may say")
 				}

@@ -115,6 +115,9 @@ func TestAnswersThatLoseTheOrderOfPriors(t *testing.T) {
 		answers := 0
 		for ; answers < 100; answers++ {
 			g.Answered(start.Add(time.Duration(answers)*25*time.Millisecond), correction.Answer{Bundle: 1}, v, out)
+			if g.Lost() != c.wrong {
+				t.Errorf("%s: of answer %d it says lost %t", c.name, answers, g.Lost())
+			}
 			if !g.Live() {
 				break
 			}
@@ -122,6 +125,26 @@ func TestAnswersThatLoseTheOrderOfPriors(t *testing.T) {
 		if c.wrong && answers != 7 || !c.wrong && answers < 100 {
 			state, reason, _ := g.State()
 			t.Errorf("%s: %s after %d answers (%s)", c.name, state, answers, reason)
+		}
+	}
+}
+
+// One answer that loses the order says nothing of the next.
+func TestLostIsOfTheLastAnswerAlone(t *testing.T) {
+	g := correction.NewGuard(limits(), start)
+	v := make([]feature.Vector, 2)
+	for i, x := range []float32{0.1, 1} {
+		v[i][feature.ColumnPriorTTFT], v[i][feature.ColumnPriorTPOT] = x, 0.02
+	}
+	order, turned := []feature.Forecast{forecast(0.1, 0.02), forecast(1, 0.02)}, []feature.Forecast{forecast(1, 0.02), forecast(0.1, 0.02)}
+	for i, c := range []struct {
+		bundle int64
+		out    []feature.Forecast
+		lost   bool
+	}{{1, order, false}, {1, turned, true}, {1, turned, true}, {1, order, false}, {2, turned, true}, {1, order, false}, {2, order, false}} {
+		g.Answered(start, correction.Answer{Bundle: c.bundle}, v, c.out) // also within a moment
+		if g.Lost() != c.lost || !g.Live() {
+			t.Errorf("answer %d: lost %t, live %t, want lost %t and live", i, g.Lost(), g.Live(), c.lost)
 		}
 	}
 }

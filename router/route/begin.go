@@ -110,6 +110,7 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	if a.asked {
 		r.settled(l, now, a)
 	}
+	s.lost = a.answered() && l.guard.Lost()
 	s.state, s.stateReason, _ = l.guard.State()
 	if err := r.candidates(s, q); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	if s.input.Fallback == Auto {
 		s.input.Fallback = matched(l.demand.Bound(now, s.peak))
 	}
-	s.input.Forecasts = a.answered() && s.state == correction.Live && r.config.Mode != ModeShadow
+	s.input.Forecasts = a.answered() && !s.lost && s.state == correction.Live && r.config.Mode != ModeShadow
 	if s.drill = now.Before(r.drill); s.drill {
 		s.input.Forecasts = false
 	}

@@ -34,6 +34,8 @@ func (r *Router) fallback(s *scratch, a asking) fallback {
 		return fallback{"unforecast", "no usable endpoint has a forecast"}
 	case r.config.Mode == ModeShadow:
 		return fallback{"shadow", "shadow mode"}
+	case s.lost:
+		return fallback{"lost_order", "forecasts lose the order of their priors"}
 	case s.beyond > 0:
 		return fallback{"out_of_range", "every prior is out of range"}
 	default: // live since this request looked

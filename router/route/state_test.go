@@ -283,6 +283,33 @@ func TestForecastsThatOutcomesRefuteAreWrong(t *testing.T) {
 	})
 }
 
+// Of an answer that turns the order of its priors round no endpoint is chosen, before
+// it is known whether the bundle is wrong.
+func TestAnswerThatLosesTheOrderOfItsPriorsDecidesNothing(t *testing.T) {
+	inLive(t, 3, nil, func(t *testing.T, w *world) {
+		full := w.begin(t, tokens(100_000)).Endpoint() // others are free
+		w.oracle.set(func(_ context.Context, _ string, v []feature.Vector, out []feature.Forecast) (route.Answer, error) {
+			for i := range v {
+				out[i] = exactly(&v[i], 1/v[i].Prior().TTFT, 0.02)
+			}
+			return route.Answer{Bundle: 7, Validated: time.Now()}, nil
+		})
+		d := one(t, w)
+		decidedBy(t, d, policy.CombinedLoad, "live")
+		if d.Chosen == full || !strings.HasPrefix(d.Reason, "forecasts lose the order of their priors; ") || !d.Candidates[0].Forecast.Known() {
+			t.Errorf("chose %s, where much waits is %s; reason %q, forecast %v", d.Chosen, full, d.Reason, d.Candidates[0].Forecast)
+		}
+		if _, err := policy.Replay(&d); err != nil {
+			t.Error(err)
+		}
+		if n := w.count(t, "spillway_router_fallbacks_total", "lost_order", "live"); n != 1 {
+			t.Errorf("%v fallbacks are counted, want 1", n)
+		}
+		w.oracle.set(well)
+		decidedBy(t, one(t, w), policy.Predicted, "live")
+	})
+}
+
 // A prompt whose prior no forecast can start from says nothing of the bundle.
 func TestPriorOutOfRangeIsNotAskedAbout(t *testing.T) {
 	inLive(t, 3, nil, func(t *testing.T, w *world) {

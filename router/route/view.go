@@ -21,6 +21,7 @@ type scratch struct {
 	state       correction.State
 	stateReason string
 	drill       bool // a fallback drill is on
+	lost        bool // the forecasts lost the order of their priors
 	decidedAt   time.Time
 	part        part
 	without     string // peers that nothing is heard of
