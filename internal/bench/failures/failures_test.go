@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/fleet"
 	"github.com/spillway-llm/spillway/router/correction"
+	"github.com/spillway-llm/spillway/router/policy"
 )
 
 // answer is what the prior says of three candidates, each slower than the last.
@@ -124,6 +126,32 @@ func TestNoticedCountsFromThe200thBadOutcome(t *testing.T) {
 	}
 }
 
+func TestFleetsOfASeedAreAveraged(t *testing.T) {
+	seeds := []uint64{7, 8, 9}
+	drawn := map[uint64]bool{}
+	logs := make([]float64, 2*len(seeds))
+	for i := range logs {
+		seed := seedOf(seeds, i)
+		drawn[seed] = true
+		logs[i] = float64(seed)
+	}
+	if len(drawn) != len(logs) || !drawn[7] || !drawn[12] {
+		t.Errorf("the fleets have the seeds %v, want 7 to 12", drawn)
+	}
+	if got := bySeed(logs, len(seeds)); !slices.Equal(got, []float64{(7 + 10) / 2.0, (8 + 11) / 2.0, (9 + 12) / 2.0}) {
+		t.Errorf("means %v", got)
+	}
+}
+
+func TestEveryWorldHasItsMatchedConfiguration(t *testing.T) {
+	for _, w := range worlds() {
+		want := map[string]string{"mixed": policy.ActiveRequest, "interactive-chat": policy.ActiveRequest, "rag": policy.TokenLoad}[w.Name]
+		if w.matched != want || w.fleets < 1 {
+			t.Errorf("%s: %s decides in %d fleets, want %s", w.Name, w.matched, w.fleets, want)
+		}
+	}
+}
+
 // One short world through all of it: a dead predictor decides nothing.
 func TestCompare(t *testing.T) {
 	w := trial.Worlds[1]
@@ -132,12 +160,12 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts, sizes, err := compare(t.Context(), []trial.World{w}, all[1:2], []uint64{1001, 1002}, func() {})
+	verdicts, sizes, err := compare(t.Context(), []world{{w, policy.ActiveRequest, 1}}, all[1:2], []uint64{1001, 1002}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := verdicts[0]
-	if sizes["simulations"] != 6 || v.Requests < 100 || math.IsNaN(v.Pooled.High) {
+	if sizes["simulations"] != 6 || sizes["interactive-chat fleets"] != 2 || v.Requests < 100 || math.IsNaN(v.Pooled.High) {
 		t.Errorf("sizes %v, %d requests, p99 %v", sizes, v.Requests, v.Pooled)
 	}
 	if v.Failed != 0 || v.Decided != 0 || v.Changes != 1 {

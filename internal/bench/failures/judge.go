@@ -39,7 +39,7 @@ type inWorld struct {
 
 // compare runs all failures in all worlds with all seeds, each beside the matched
 // configuration.
-func compare(ctx context.Context, worlds []trial.World, all []failure, seeds []uint64, done func()) ([]verdict, map[string]int, error) {
+func compare(ctx context.Context, worlds []world, all []failure, seeds []uint64, done func()) ([]verdict, map[string]int, error) {
 	known := make([]fleet.Forecaster, len(worlds))
 	sizes := map[string]int{}
 	for i := range worlds {
@@ -49,21 +49,29 @@ func compare(ctx context.Context, worlds []trial.World, all []failure, seeds []u
 			return nil, nil, err
 		}
 		sizes[worlds[i].Name+" rows learned"] = rows
+		sizes[worlds[i].Name+" fleets"] = len(seeds) * worlds[i].fleets
 	}
 	// Beside each other: the matched configuration of the world as it stays, of
 	// the one that changes, then every failure.
 	arms := len(all) + 2
-	runs := make([]run, len(worlds)*len(seeds)*arms)
-	at := func(world, seed, arm int) *run { return &runs[(world*len(seeds)+seed)*arms+arm] }
-	err := trial.Each(ctx, len(runs), func(ctx context.Context, i int) error {
+	type place struct{ world, fleet int }
+	var places []place
+	runs := make([][]run, len(worlds)) // by fleet, then arm
+	for w := range worlds {
+		for f := range len(seeds) * worlds[w].fleets {
+			places = append(places, place{w, f})
+		}
+		runs[w] = make([]run, len(seeds)*worlds[w].fleets*arms)
+	}
+	err := trial.Each(ctx, len(places)*arms, func(ctx context.Context, i int) error {
 		defer done()
-		arm, seed, world := i%arms, i/arms%len(seeds), i/arms/len(seeds)
+		at, arm := places[i/arms], i%arms
 		f, asked := &failure{slows: arm == 1}, fleet.Forecaster(nil)
 		if arm > 1 {
-			f, asked = &all[arm-2], known[world]
+			f, asked = &all[arm-2], known[at.world]
 		}
 		var err error
-		runs[i], err = simulate(ctx, &worlds[world], seeds[seed], f, asked)
+		runs[at.world][at.fleet*arms+arm], err = simulate(ctx, &worlds[at.world], seedOf(seeds, at.fleet), f, asked)
 		return err
 	})
 	if err != nil {
@@ -79,21 +87,24 @@ func compare(ctx context.Context, worlds []trial.World, all []failure, seeds []u
 		v := verdict{Failure: f.name, Reasons: map[string]int{}, After: math.MinInt64}
 		p99, mean := make([][]float64, len(worlds)), make([][]float64, len(worlds))
 		for w := range worlds {
-			for s := range seeds {
-				r, m := at(w, s, n+2), at(w, s, matched)
+			for of := runs[w]; len(of) > 0; of = of[arms:] {
+				r, m := &of[n+2], &of[matched]
 				p99[w] = append(p99[w], math.Log(r.P99/m.P99))
 				mean[w] = append(mean[w], math.Log(r.Mean/m.Mean))
 				v.add(r)
 			}
 			v.Worlds = append(v.Worlds, inWorld{worlds[w].Name, trial.ChangeOf(p99[w])})
+			p99[w], mean[w] = bySeed(p99[w], len(seeds)), bySeed(mean[w], len(seeds))
 		}
 		v.Pooled, v.Mean = trial.ChangeOf(trial.Pooled(p99...)), trial.ChangeOf(trial.Pooled(mean...))
 		out = append(out, v)
 	}
-	for i := range runs {
-		sizes["requests judged"] += runs[i].Requests
+	for _, of := range runs {
+		for i := range of {
+			sizes["requests judged"] += of[i].Requests
+		}
+		sizes["simulations"] += len(of)
 	}
-	sizes["simulations"] = len(runs)
 	return out, sizes, nil
 }
 

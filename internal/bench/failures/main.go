@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spillway-llm/spillway/internal/bench"
-	"github.com/spillway-llm/spillway/internal/bench/trial"
 )
 
 // options are the flags.
@@ -44,7 +43,7 @@ func judge(ctx context.Context, w io.Writer, o options) error {
 	if o.seeds < 2 {
 		return fmt.Errorf("--seeds: want at least 2, not %d", o.seeds)
 	}
-	worlds, err := chosen("--worlds", o.worlds, trial.Worlds, func(w trial.World) string { return w.Name })
+	worlds, err := chosen("--worlds", o.worlds, worlds(), func(w world) string { return w.Name })
 	if err != nil {
 		return err
 	}
@@ -58,11 +57,15 @@ func judge(ctx context.Context, w io.Writer, o options) error {
 	if all, err = chosen("--failures", o.failures, all, func(f failure) string { return f.name }); err != nil {
 		return err
 	}
+	fleets := 0
+	for _, w := range worlds {
+		fleets += w.fleets
+	}
 	var seeds []uint64
 	for i := range o.seeds {
 		seeds = append(seeds, o.seed+uint64(i))
 	}
-	verdicts, sizes, err := compare(ctx, worlds, all, seeds, bench.Progress("simulations", len(worlds)*len(seeds)*(len(all)+2)))
+	verdicts, sizes, err := compare(ctx, worlds, all, seeds, bench.Progress("simulations", fleets*len(seeds)*(len(all)+2)))
 	if err != nil {
 		return err
 	}
@@ -106,7 +109,7 @@ func chosen[T any](name, list string, all []T, of func(T) string) ([]T, error) {
 }
 
 // printKnees finds the knees and prints them.
-func printKnees(ctx context.Context, out io.Writer, worlds []trial.World) error {
+func printKnees(ctx context.Context, out io.Writer, worlds []world) error {
 	for i := range worlds {
 		knee, slowdown, err := worlds[i].FindKnee(ctx)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spillway-llm/spillway/internal/bench/trial"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/fleet"
 	"github.com/spillway-llm/spillway/router/correction"
@@ -33,15 +32,17 @@ type change struct {
 	Reason   string
 }
 
-// simulate runs a world; without a bundle the matched configuration decides.
-func simulate(ctx context.Context, w *trial.World, seed uint64, f *failure, known fleet.Forecaster) (run, error) {
+// simulate runs a world; without a bundle its matched configuration decides.
+func simulate(ctx context.Context, w *world, seed uint64, f *failure, known fleet.Forecaster) (run, error) {
 	var out run
 	c, err := w.Config(seed, kneeShare)
 	if err != nil {
 		return out, err
 	}
 	at := w.Before
-	if known != nil {
+	if known == nil {
+		c.Router.Fallback = w.matched
+	} else {
 		c.Router.Forecaster = &predictor{Forecaster: known, failure: f, at: at}
 		var begun time.Time // when the first bundle was accepted
 		c.Router.Changes = func(x correction.Change) {
