@@ -85,18 +85,29 @@ func (a *Analysis) addBlock(d *feature.Decision, v [ofRequest]float64, why LeftO
 	}
 	o := b.at(place.Block)
 	o.requests++
-	half := 0
-	if place.Into-a.back.BurnIn >= a.back.Kept()/2 {
-		half = 1
-	}
 	for i := range v {
-		o.halves[half][i].add(v[i])
+		of := a.back.Kept()
+		if i == ofTPOT || i == ofE2E {
+			of -= runsOn(a.back)
+		}
+		switch into := place.Into - a.back.BurnIn; {
+		case into < of/2:
+			o.halves[0][i].add(v[i])
+		case into < of:
+			o.halves[1][i].add(v[i])
+		}
 	}
 	if ttft := v[ofTTFT]; ttft == ttft {
 		o.ttfts = append(o.ttfts, ttft)
 	}
 	return nil
 }
+
+// runsOn is how much of the end of each block is not judged by how long answers
+// took: the other arm decides already about the requests beside which they end.
+// Burn-ins are taken to be as long as requests are; half of a block's rest is
+// judged at least.
+func runsOn(s *design.Switchback) time.Duration { return min(s.BurnIn, s.Kept()/2) }
 
 // kvCapacity is the column of a vector that tells how much a cache holds.
 var kvCapacity = slices.IndexFunc(feature.Table(), func(f feature.Feature) bool { return f.Name == "kv_capacity_tokens" })

@@ -153,7 +153,11 @@ func TestSwitchbackIsWhatTheSlowWayFinds(t *testing.T) {
 		}
 		for i, q := range experiment.Quantities() {
 			var first, second, difference, carry []float64
-			middle := plan.BurnIn + plan.Kept()/2
+			end := plan.Block
+			if q == experiment.TPOT || q == experiment.E2E { // which run on when the other arm decides
+				end -= plan.BurnIn
+			}
+			middle := (plan.BurnIn + end) / 2
 			for pair := range plan.Pairs {
 				blocks := [2]int{2 * pair, 2*pair + 1}
 				if plan.Arm(2*pair) == 1 {
@@ -161,14 +165,16 @@ func TestSwitchbackIsWhatTheSlowWayFinds(t *testing.T) {
 				}
 				var whole, early, late [2]float64
 				for arm, b := range blocks {
-					whole[arm] = value(b, q, plan.BurnIn, plan.Block)
+					whole[arm] = value(b, q, plan.BurnIn, end)
 					if q != experiment.TTFTP90 {
-						early[arm], late[arm] = value(b, q, plan.BurnIn, middle), value(b, q, middle, plan.Block)
+						early[arm], late[arm] = value(b, q, plan.BurnIn, middle), value(b, q, middle, end)
 					}
 				}
 				first, second = append(first, whole[0]), append(second, whole[1])
 				difference = append(difference, whole[1]-whole[0])
-				carry = append(carry, late[1]-late[0]-early[1]+early[0])
+				if c := late[1] - late[0] - early[1] + early[0]; c == c || q == experiment.TTFTP90 {
+					carry = append(carry, c) // where a half has no request, none
+				}
 			}
 			e := got.Switchback.Effects[i]
 			n := float64(len(difference))
