@@ -35,6 +35,13 @@ type Config struct {
 	Fit  gbdt.Options // of every head; its objective, quantile, seed and validation are set by the trainer
 	Seed uint64
 
+	// Engine, when set, grows the forests of the p50 heads, and EngineName is what
+	// verdicts call it. A refit whose engine fails is refused, or with OwnElse
+	// fitted without it.
+	Engine     learn.Engine
+	EngineName string
+	OwnElse    bool
+
 	Profiles       map[string]physics.Profile // by endpoint class: the coefficients a bundle carries
 	DefaultProfile physics.Profile
 
@@ -65,7 +72,7 @@ func Defaults() Config {
 
 // Settings are those of a fit.
 func (c *Config) Settings() learn.Settings {
-	return learn.Settings{Forest: c.Fit, HalfLife: c.HalfLife, Seed: c.Seed}
+	return learn.Settings{Forest: c.Fit, HalfLife: c.HalfLife, Seed: c.Seed, Engine: c.Engine}
 }
 
 // Check reports the first setting that can't work, by its key.

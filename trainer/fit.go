@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/trainer/learn"
@@ -12,14 +13,28 @@ var errUnfitted = learn.ErrUnfitted
 
 // fit makes a bundle of the learned samples; targets that are not learned keep
 // the prior. It renews the lease before each head, so that a large window may
-// take longer than one lease.
+// take longer than one lease. What became of the engine goes into the cycle.
 func (t *Trainer) fit(ctx context.Context, c *cycle, rows []sample, learned targets) (*bundle.Bundle, error) {
-	return learn.Fit(ctx, learn.Task{
+	task := learn.Task{
 		LLM:          c.result.LLM,
 		At:           c.began,
 		Samples:      rows,
 		Learned:      learned,
 		Coefficients: t.config.coefficients(learn.Classes(rows)),
 		BeforeHead:   func(ctx context.Context) error { return c.lease.Renew(ctx, leaseTime) },
-	}, t.config.Settings())
+	}
+	settings := t.config.Settings()
+	made, err := learn.Fit(ctx, task, settings)
+	if !errors.Is(err, learn.ErrEngine) {
+		c.engine = t.config.EngineName
+		return made, err
+	}
+	t.metrics.engineFailures.Inc()
+	if !t.config.OwnElse {
+		return nil, err
+	}
+	t.log.Warn("the engine failed, and the forests are Spillway's own", "llm", c.result.LLM, "engine", t.config.EngineName, "error", err)
+	c.engineFailed = err.Error()
+	settings.Engine = nil
+	return learn.Fit(ctx, task, settings)
 }

@@ -27,6 +27,9 @@ type Verdict struct {
 	Beside   *Beside      `json:"served_bundle,omitempty"` // that was served then
 	Flawed   map[Flaw]int `json:"flawed_rows,omitempty"`   // of the window, by their flaw; none was used
 
+	Engine       string `json:"engine,omitempty"`        // that grew the p50 heads, where they are not Spillway's own
+	EngineFailed string `json:"engine_failed,omitempty"` // why they are not those of the configured engine
+
 	LearnRows int           `json:"learn_rows"`
 	HeldOut   int           `json:"held_out_rows"` // with a TTFT
 	Heads     []HeadVerdict `json:"heads,omitempty"`

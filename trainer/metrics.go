@@ -7,9 +7,12 @@ import (
 )
 
 type metrics struct {
-	cycles      *prometheus.CounterVec
-	refusals    *prometheus.CounterVec
-	failures    prometheus.Counter
+	cycles   *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+	failures prometheus.Counter
+
+	engineFailures prometheus.Counter
+
 	drifts      *prometheus.CounterVec
 	lastSuccess prometheus.Gauge
 	seconds     prometheus.Histogram
@@ -26,6 +29,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			[]string{"ground"}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "spillway_trainer_failures_total", Help: "Refit cycles that ended in an error."}),
+		engineFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "spillway_trainer_engine_failures_total", Help: "Refits in which the configured engine failed to grow a forest."}),
 		drifts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_trainer_drifts_total",
 			Help: "Drifts of outcomes from their forecasts that made a refit early, by what moved: ttft_residual, tpot_residual, ttft_coverage, tpot_coverage."},
@@ -45,6 +50,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, signal := range drift.Signals {
 		m.drifts.WithLabelValues(string(signal))
 	}
-	reg.MustRegister(m.cycles, m.refusals, m.drifts, m.failures, m.lastSuccess, m.seconds)
+	reg.MustRegister(m.cycles, m.refusals, m.drifts, m.failures, m.engineFailures, m.lastSuccess, m.seconds)
 	return m
 }

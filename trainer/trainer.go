@@ -169,6 +169,9 @@ type cycle struct {
 	flaws     flaws
 	served    Served // its version is 0 when nothing is
 	result    Result
+
+	engine       string // that grew the p50 heads; empty: Spillway's own
+	engineFailed string // why another than the configured one did
 }
 
 // refit runs one cycle for one LLM: window, fit, judge, gate, publish.
@@ -263,6 +266,7 @@ func (t *Trainer) compete(ctx context.Context, c *cycle, past, judge []sample, l
 	verdict.Accepted = len(verdict.Grounds) == 0
 	verdict.JudgedAt, verdict.Until = c.began.UTC(), judge[len(judge)-1].Decided
 	verdict.Beside, verdict.Flawed = t.beside(c, judge, r), c.flaws.by
+	verdict.Engine, verdict.EngineFailed = c.engine, c.engineFailed
 	c.result.Verdict = verdict
 	return written, nil
 }

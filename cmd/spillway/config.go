@@ -159,6 +159,9 @@ type TrainerConfig struct {
 	LearningRate float64       `yaml:"learning_rate"`  // share of each tree's answer that is added
 	Threads      int           `yaml:"threads"`        // processor threads of a fit
 	Seed         uint64        `yaml:"seed"`           // of all that a fit draws
+	Engine       string        `yaml:"engine"`         // who grows the forests of the p50 heads: spillway, or lightgbm, which must be installed
+
+	LightGBM LightGBMConfig `yaml:"lightgbm"` // what engine: lightgbm runs
 }
 
 const defaultProfile = "qwen3-32b-h100-tp2-routing"
@@ -203,6 +206,7 @@ func defaultConfig() Config {
 			HeldOutShare: t.HeldOutShare, MinHeldOut: t.MinHeldOut, MinNewRows: t.MinNewRows, QuietMost: t.QuietMost, MaxAge: t.MaxAge,
 			DriftPoll: t.DriftPoll, MostBytes: t.MostBytes, MostForecast: t.MostForecast,
 			Trees: t.Fit.Trees, Leaves: t.Fit.Leaves, LearningRate: t.Fit.LearningRate, Threads: t.Fit.Threads, Seed: t.Seed,
+			Engine: ownEngine, LightGBM: defaultLightGBM(),
 		},
 	}
 }
@@ -329,6 +333,13 @@ func (c *Config) trainer() (trainer.Config, error) {
 	t.DriftPoll, t.MostBytes, t.MostForecast = c.Trainer.DriftPoll, c.Trainer.MostBytes, c.Trainer.MostForecast
 	t.Fit.Trees, t.Fit.Leaves, t.Fit.LearningRate, t.Fit.Threads = c.Trainer.Trees, c.Trainer.Leaves, c.Trainer.LearningRate, c.Trainer.Threads
 	t.Seed = c.Trainer.Seed
+	var wrong error
+	if t.Engine, wrong = c.Trainer.engine(); err == nil && wrong != nil {
+		err = fmt.Errorf("trainer.%w", wrong)
+	}
+	if t.Engine != nil {
+		t.EngineName, t.OwnElse = c.Trainer.Engine, c.Trainer.LightGBM.Otherwise == ownEngine
+	}
 	t.Profiles, t.DefaultProfile = byClass, other
 	t.Others = predictor.ReadLeaves
 	return t, err

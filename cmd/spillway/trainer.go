@@ -50,6 +50,9 @@ schedule. Needs DATABASE_URL.`,
 			if dry && !once {
 				return errors.New("--dry-run wants --once: it says what one refit would do")
 			}
+			if err := c.Trainer.engineInstalled(); err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			store, err := openStore(ctx, log, !once)
 			if err != nil {

@@ -108,6 +108,12 @@ func verdictTable(v *trainer.Verdict) string {
 		fmt.Fprintf(&s, "  %d bytes; 16 candidates in %.2f ms; %d of %d pairs move against a feature's sign\n",
 			v.Cost.Bytes, 1000*v.Cost.Forecast, v.Falls, v.Pairs)
 	}
+	if v.Engine != "" {
+		fmt.Fprintf(&s, "  the p50 heads were grown by %s\n", v.Engine)
+	}
+	if v.EngineFailed != "" {
+		fmt.Fprintf(&s, "  the forests are Spillway's own: %s\n", v.EngineFailed)
+	}
 	if b := v.Beside; b != nil {
 		fmt.Fprintf(&s, "  bundle %d, served then, was found %s\n", b.Version, map[bool]string{true: "good", false: "no better than the prior"}[b.Good])
 	}
