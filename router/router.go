@@ -5,14 +5,12 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +21,7 @@ import (
 	"github.com/spillway-llm/spillway/router/extproc"
 	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/gateway"
+	"github.com/spillway-llm/spillway/router/handover"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
 	"github.com/spillway-llm/spillway/router/share"
@@ -42,6 +41,12 @@ type Config struct {
 	// DrainTimeout is how long requests in flight may go on after the front
 	// door closed. Those still running then are cut off and recorded as lost.
 	DrainTimeout time.Duration
+
+	// Handover is the path of a Unix socket over which the next router on this
+	// machine takes over the listeners, as this one does from the one before it,
+	// once it has an endpoint that may serve. The one before then ends. Empty: no
+	// router may follow while this one runs.
+	Handover string
 
 	Pool    pool.Config
 	Route   route.Config
@@ -82,9 +87,11 @@ const DefaultDrainTimeout = 20 * time.Second
 // Limits of the listeners. Bodies have their own in gateway.Config.
 const (
 	headerTimeout = 10 * time.Second // to send all headers
+	takeoverWait  = 30 * time.Second // for an endpoint that may serve, before another router's place is taken
 	idleTimeout   = 2 * time.Minute  // between two requests of a connection
 	headerBytes   = 64 << 10
-	endTimeout    = 5 * time.Second // for requests that were cut off to record it
+	endTimeout    = 5 * time.Second        // for requests that were cut off to record it
+	greetTimeout  = 200 * time.Millisecond // for the handshake of a proxy's connection
 )
 
 // Check reports the first setting that can't work, by its key. Addresses are
@@ -116,9 +123,9 @@ func (c *Config) Check() error {
 	return c.ExtProc.Check()
 }
 
-// Run serves until ctx is done, then drains: it says so, stops accepting, lets
-// the requests in flight end, and returns nil. The recorder has all rows by then;
-// flushing it is the caller's.
+// Run serves until ctx is done or another router took over, then drains: it says
+// so, stops accepting, lets the requests in flight end, and returns nil. The
+// recorder has all rows by then; flushing it is the caller's.
 //
 // Errors name the key of the setting that can't work.
 func Run(ctx context.Context, c Config) error {
@@ -130,32 +137,16 @@ func Run(ctx context.Context, c Config) error {
 		defer transport.CloseIdleConnections()
 		c.Gateway.Transport = transport
 	}
-	front, err := listen("listen", c.Listen)
+	before, err := handover.Take(ctx, c.Handover)
+	if err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	defer before.Close()
+	open, err := c.listen(before)
 	if err != nil {
 		return err
 	}
-	defer front.Close()
-	var side net.Listener
-	if c.Admin != "" {
-		if side, err = listen("admin", c.Admin); err != nil {
-			return err
-		}
-		defer side.Close()
-	}
-	var door net.Listener
-	if c.Picker != "" {
-		if door, err = listen("extproc_listen", c.Picker); err != nil {
-			return err
-		}
-		defer door.Close()
-	}
-	var sharing net.Listener
-	if c.Share.Listen != "" {
-		if sharing, err = listen("share_listen", c.Share.Listen); err != nil {
-			return err
-		}
-		defer sharing.Close()
-	}
+	defer open.close()
 	endpoints, err := pool.New(c.Pool, c.Metrics, c.Log)
 	if err != nil {
 		return err
@@ -180,6 +171,14 @@ func Run(ctx context.Context, c Config) error {
 		}
 		return s
 	}
+	save := func() {
+		if others == nil {
+			return
+		}
+		if err := others.Save(); err != nil {
+			c.Log.Warn("what is believed to be cached was not written", "error", err)
+		}
+	}
 	s, err := newServers(&c, choke, status, recent)
 	if err != nil {
 		return err
@@ -191,73 +190,82 @@ func Run(ctx context.Context, c Config) error {
 	work, parts := errgroup.WithContext(parts)
 	work.Go(func() error { return named("endpoints", endpoints.Run(parts)) })
 	work.Go(func() error { return named("route", choke.Run(parts)) })
+	after, err := newSuccession(ctx, parts, &c, before, s.picks)
+	if err != nil {
+		end()
+		return errors.Join(named("handover", err), work.Wait())
+	}
 	work.Go(func() error {
-		err := s.front.Serve(front)
+		defer close(s.shut)
+		err := s.front.Serve(open.front)
 		c.Log.Info("router accepts no more requests", "drain_timeout", c.DrainTimeout)
 		return named("listen", err)
 	})
-	if side != nil {
-		work.Go(func() error { return named("admin", s.side.Serve(side)) })
+	if open.side != nil {
+		work.Go(func() error { return named("admin", s.side.Serve(open.side)) })
 	}
-	if door != nil {
-		work.Go(func() error { return named("extproc_listen", s.picker.Serve(door)) })
+	if open.picker != nil {
+		work.Go(func() error { return named("extproc_listen", s.picker.Serve(outlasting(open.picker))) })
 	}
 	if others != nil {
-		work.Go(func() error { return named("share", others.Run(parts, sharing)) })
+		work.Go(func() error { return named("share", others.Run(parts, outlasting(open.share))) })
 	}
+	work.Go(func() error { after.run(open.list(), save); return nil })
 	work.Go(func() error {
 		defer end()
 		select {
 		case <-ctx.Done():
-			s.announceEnd(parts, c.DrainDelay)
+			s.announceEnd(parts, after.came, c.DrainDelay)
+		case <-after.came:
 		case <-parts.Done(): // one of them failed
 		}
-		s.drain(c.DrainTimeout)
-		if others != nil {
-			if err := others.Save(); err != nil {
-				c.Log.Warn("what is believed to be cached was not written", "error", err)
-			}
+		if after.withdraw() {
+			s.giveWay()
+			open.close()
+		} else {
+			s.farewell()
+			open.closeDoors()
 		}
+		s.drain(c.DrainTimeout)
+		save()
 		return nil
 	})
-	if sharing != nil {
-		others.Warn(sharing.Addr())
+	if open.share != nil {
+		others.Warn(open.share.Addr())
 	}
-	s.announce(&c, listeners{front, door, side, sharing}, choke)
+	s.announce(&c, open, choke)
 	return work.Wait()
 }
 
 // named adds to a part's error whose it is. Being told to end is none.
 func named(part string, err error) error {
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", part, err)
 }
-
-// listen opens the address that key configures.
-func listen(key, address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s: %s is in use by another process; stop it or choose another address", key, address)
-	case err != nil:
-		return nil, fmt.Errorf("%s: can't listen on %q (want host:port): %w", key, address, cmp.Or(errors.Unwrap(err), err))
-	}
-	return l, nil
-}
-
-// listeners are those that the router has; but for the front door they may be
-// nil.
-type listeners struct{ front, picker, side, share net.Listener }
 
 // servers are what serves them.
 type servers struct {
 	front, side *http.Server
 	picker      *extproc.Picker // nil: there is none
 	admin       *admin.Admin
+	clients     connections   // of front
+	keepers     connections   // of side
+	shut        chan struct{} // closed when front accepts no more
+	status      func() route.Status
 	stop        context.CancelCauseFunc // ends the requests in flight
 	log         *slog.Logger
+}
+
+// picks reports whether there is an endpoint to send a request to.
+func (s *servers) picks() bool {
+	for _, e := range s.status().Endpoints {
+		if e.Healthy && !e.Draining {
+			return true
+		}
+	}
+	return false
 }
 
 func newServers(c *Config, choke *route.Router, status func() route.Status, recent *console.Ring) (*servers, error) {
@@ -265,7 +273,7 @@ func newServers(c *Config, choke *route.Router, status func() route.Status, rece
 	if c.Drill {
 		pages.Drill = choke.Drill
 	}
-	s := &servers{admin: admin.New(status, c.Metrics, console.New(pages)), log: c.Log}
+	s := &servers{admin: admin.New(status, c.Metrics, console.New(pages)), shut: make(chan struct{}), status: status, log: c.Log}
 	if c.Picker != "" {
 		var err error
 		if s.picker, err = extproc.New(c.ExtProc, choke, c.Log, c.Metrics); err != nil {
@@ -276,7 +284,9 @@ func newServers(c *Config, choke *route.Router, status func() route.Status, rece
 	base, s.stop = context.WithCancelCause(context.Background())
 	s.front = newServer(gateway.New(c.Gateway, choke, c.Log, c.Metrics), c.Log)
 	s.front.BaseContext = func(net.Listener) context.Context { return base }
+	s.clients.watch(s.front)
 	s.side = newServer(s.admin, c.Log)
+	s.keepers.watch(s.side)
 	return s, nil
 }
 
@@ -319,8 +329,9 @@ func (s *servers) announce(c *Config, l listeners, choke *route.Router) {
 }
 
 // announceEnd says to whoever asks that the router is on its way out, and
-// leaves the world the delay to notice, unless a part fails meanwhile.
-func (s *servers) announceEnd(parts context.Context, delay time.Duration) {
+// leaves the world the delay to notice, unless another router takes over or a part
+// fails meanwhile.
+func (s *servers) announceEnd(parts context.Context, succeeded <-chan struct{}, delay time.Duration) {
 	s.farewell()
 	if delay <= 0 {
 		return
@@ -330,22 +341,32 @@ func (s *servers) announceEnd(parts context.Context, delay time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-succeeded:
 	case <-parts.Done():
 	}
 }
 
-// farewell makes health say that no more requests are welcome.
+// farewell makes health say that no more requests are welcome, and clients come
+// back on other connections.
 func (s *servers) farewell() {
 	s.admin.Drain()
 	if s.picker != nil {
 		s.picker.Drain()
 	}
+	s.clients.farewell()
 }
 
-// drain ends the servers: the front doors when their requests have ended, or
-// timeout has passed, then the second listener, which shows the draining.
+// giveWay makes clients, and those who look after the router, come back on other
+// connections, which another router has: at these addresses requests are welcome.
+func (s *servers) giveWay() {
+	s.clients.farewell()
+	s.keepers.farewell()
+}
+
+// drain ends the servers, whose front doors accept no more: those when their
+// requests have ended, or timeout has passed, then the second listener, which shows
+// the draining.
 func (s *servers) drain(timeout time.Duration) {
-	s.farewell()
 	if !s.shutDown(timeout) {
 		s.log.Warn("requests in flight are cut off", "drain_timeout", timeout)
 		s.stop(front.ErrStopping)
@@ -360,15 +381,29 @@ func (s *servers) drain(timeout time.Duration) {
 	s.log.Info("router ends")
 }
 
-// shutDown closes the front doors and reports whether all requests ended
-// within the time.
+// shutDown ends the front doors and reports whether all requests ended within the
+// time.
 func (s *servers) shutDown(within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	var doors errgroup.Group
-	doors.Go(func() error { return s.front.Shutdown(ctx) })
+	doors.Go(func() error {
+		<-s.shut // the last connection is known
+		s.clients.end(ctx)
+		return s.front.Shutdown(ctx)
+	})
 	if s.picker != nil {
-		doors.Go(func() error { return s.picker.Shutdown(ctx) })
+		doors.Go(func() error {
+			// What was accepted last is still greeting: told to go before that has
+			// ended, a proxy would take the router for broken.
+			greeting := time.NewTimer(greetTimeout)
+			defer greeting.Stop()
+			select {
+			case <-greeting.C:
+			case <-ctx.Done():
+			}
+			return s.picker.Shutdown(ctx)
+		})
 	}
 	return doors.Wait() == nil
 }

@@ -166,6 +166,8 @@ var Table = []Layer{
 		Why: "a front door translates and meters; it decides nothing"},
 	{Package: "router/extproc/extproctest", Modules: []string{envoy, grpc, protobuf},
 		Why: "plays the proxy for tests and benchmarks and shares no code with what it asks"},
+	{Package: "router/handover",
+		Why: "passes sockets from one process to the next and knows nothing of what is served on them"},
 	{Package: "router/admin", May: []string{"router/route"},
 		Why: "the second listener shows what the router knows and changes nothing on the request path"},
 	{Package: "router/console", May: []string{"router/route", "router/policy", "internal/explain", "internal/feature"},
@@ -174,7 +176,7 @@ var Table = []Layer{
 		Why: "plays routers to the console alone, so that its pages can be looked at without a fleet"},
 	{Package: "router",
 		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction",
-			"router/pool", "router/pool/kube", "router/route", "router/share", "router/front", "router/gateway", "router/extproc", "router/admin", "router/console"},
+			"router/pool", "router/pool/kube", "router/route", "router/share", "router/front", "router/gateway", "router/extproc", "router/handover", "router/admin", "router/console"},
 		Modules: []string{grpc},
 		Why:     "wires its own parts; the predictor and the store are handed in, so a router runs without either"},
 
