@@ -73,6 +73,10 @@ notebooks: setup build ## execute every notebook on a simulated log, from a file
 test-console: ## the console in headless Chromium, with pictures in bin/console (installs Chromium, Node and npm)
 	$(Q)scripts/test-console bin/console $(PAGES)
 
+.PHONY: verify-dashboards
+verify-dashboards: setup build ## alert rules and their tests, and every expression of dashboards and rules against a short run (1 min; installs Debian's Prometheus)
+	$(Q)scripts/step verify-dashboards scripts/verify-dashboards
+
 .PHONY: quickstart
 quickstart: setup build ## execute the commands of the quick start as they stand there (3 min; make quickstart LIMIT=30 is short)
 	$(Q)scripts/step quickstart scripts/quickstart $(LIMIT)
