@@ -73,6 +73,14 @@ notebooks: setup build ## execute every notebook on a simulated log, from a file
 test-console: ## the console in headless Chromium, with pictures in bin/console (installs Chromium, Node and npm)
 	$(Q)scripts/test-console bin/console $(PAGES)
 
+.PHONY: verify-deploy
+verify-deploy: build ## chart, kustomize, Compose, image and alert rules: decoded, followed, run (minutes the first time: it compiles Helm)
+	$(Q)scripts/step verify-deploy scripts/verify-deploy bin/spillway $(V)
+
+.PHONY: generate-deploy
+generate-deploy: build ## write anew what of deploy/ is generated: the chart's copies, the kustomize bases
+	$(Q)scripts/verify-deploy bin/spillway --write
+
 .PHONY: verify-dashboards
 verify-dashboards: setup build ## alert rules and their tests, and every expression of dashboards and rules against a short run (1 min; installs Debian's Prometheus)
 	$(Q)scripts/step verify-dashboards scripts/verify-dashboards
