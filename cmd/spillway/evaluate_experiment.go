@@ -88,6 +88,7 @@ func (j *judgingExperiment) judge(cmd *cobra.Command) (experiment.Report, error)
 	if err != nil {
 		return experiment.Report{}, err
 	}
+	defer collectOften()()
 	err = j.rows.each(cmd, func(r *export.Row) error { return a.Add(&r.Decision, &r.Outcome) })
 	if err != nil {
 		return experiment.Report{}, err

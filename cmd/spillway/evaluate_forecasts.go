@@ -110,6 +110,7 @@ func (j *judging) check() error {
 // logged judges the forecasts as they were logged.
 func (j *judging) logged(cmd *cobra.Command) ([]evaluate.Report, error) {
 	f := evaluate.NewForecasts(evaluate.Options{Series: evaluate.Logged(), Split: evaluate.AsLogged, Load: j.load})
+	defer collectOften()()
 	err := j.rows.each(cmd, func(row *feature.Row) error {
 		c, why := evaluate.CaseOf(row, j.column)
 		if why != "" {

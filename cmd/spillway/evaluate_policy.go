@@ -137,6 +137,7 @@ func (j *judgingPolicy) judge(cmd *cobra.Command) (offpolicy.Report, error) {
 	if err != nil {
 		return offpolicy.Report{}, err
 	}
+	defer collectOften()()
 	err = j.rows.each(cmd, func(r *export.Row) error {
 		if j.madeFor != "" && r.Decision.LLM != j.madeFor {
 			return fmt.Errorf("--bundle %d is of %s, and the decisions are of %s", j.bundle, j.madeFor, r.Decision.LLM)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -48,8 +49,15 @@ func costOf(ctx context.Context, s setting) (cost, error) {
 	return c, nil
 }
 
+// collectAt is how many percent of what is alive the heap grows by until it is
+// collected, as in the verb; see collectOften in cmd/spillway.
+const collectAt = 10
+
 // judge is the role of such a process: as "spillway evaluate policy --rows".
 func judge(_ context.Context, text []byte) (any, func(string) any, error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	var s setting
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, nil, err
