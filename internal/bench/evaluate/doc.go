@@ -18,16 +18,17 @@
 // Of each log a few targets are asked about: other policies, thresholds and terms
 // of the cost, fallbacks, forecasts. The true effect is that on the mean of all
 // requests of the very traffic of the log, on the very engines, from runs of both
-// with equal noise, several times; its interval is Student's over these. That of a
-// switchback is the same on the longer traffic that it takes, from fewer runs.
+// with equal noise, several times, more often where these differ much; its interval
+// is Student's over them. That of a switchback is the same on longer traffic, from
+// fewer runs.
 //
 // # Instruments
 //
 // Estimators of one request, with the externality of the cost model and without;
 // the naive difference, which is what comes of a log without thinking: requests
 // that the target would have sent where they went, against all; a fleet fitted to
-// the log; a switchback of twelve pairs of blocks on three times the log's
-// traffic; and a coin for each request on traffic as long as the log's, with its
+// the log; a switchback of twelve pairs of blocks on six times the log's
+// traffic or more; and a coin for each request on traffic as long as the log's, with its
 // naive difference and differences in Q. Arms of an experiment share their
 // router's bundle, so pairs that differ in it are not tried, nor canaries.
 //

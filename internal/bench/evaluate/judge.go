@@ -61,17 +61,10 @@ func (w *world) judge(ctx context.Context, seed uint64, repeats int) (*study, er
 	if err != nil {
 		return nil, err
 	}
-	base, err := w.repeat(ctx, b, &w.logged, seed, repeats)
-	if err != nil {
+	base := runs{world: w, bundles: b, setting: &w.logged, seed: seed}
+	if err := base.extend(ctx, repeats); err != nil {
 		return nil, err
 	}
-	for _, m := range base {
-		for q := range quantities {
-			s.logged[q] += m.log[q] / float64(repeats)
-		}
-		s.sent += m.sent
-	}
-	s.failed = base[0].failed
 	var served simulate.Forecaster
 	if w.logged.says == forests {
 		served = b.Evaluator
@@ -84,14 +77,11 @@ func (w *world) judge(ctx context.Context, seed uint64, repeats int) (*study, er
 	for _, t := range w.targets {
 		p := pair{world: w, target: t, estimates: silent(), rows: len(rows)}
 		to := t.of(w.logged)
-		after, err := w.repeat(ctx, b, &to, seed, repeats)
-		if err != nil {
+		after := runs{world: w, bundles: b, setting: &to, seed: seed}
+		if p.truth, err = truth(ctx, &base, &after, repeats); err != nil {
 			return nil, err
 		}
-		for _, m := range after {
-			s.sent += m.sent
-		}
-		p.truth = truth(base, after)
+		s.sent += after.sent()
 		if p.overlap, err = oneRequest(rows, t.asked(b), seed, &p.estimates); err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", w.name, t.name, err)
 		}
@@ -103,17 +93,12 @@ func (w *world) judge(ctx context.Context, seed uint64, repeats int) (*study, er
 		}
 		s.pairs = append(s.pairs, p)
 	}
-	return s, nil
-}
-
-// repeat runs a world with other noise each time, the same for every setting.
-func (w *world) repeat(ctx context.Context, b *bundles, s *setting, seed uint64, repeats int) ([]means, error) {
-	out := make([]means, repeats)
-	for i := range out {
-		var err error
-		if out[i], err = w.run(ctx, b, s, seeds{engines: seed, traffic: seed, run: seed + truthStream + uint64(i)}, i < longRuns); err != nil {
-			return nil, err
+	for _, m := range base.all {
+		for q := range quantities {
+			s.logged[q] += m.log[q] / float64(len(base.all))
 		}
 	}
-	return out, nil
+	s.failed = base.all[0].failed
+	s.sent += base.sent()
+	return s, nil
 }

@@ -36,7 +36,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "folder for evaluate.json, evaluate.md and the plot")
 	flag.String("data", "", "not read: everything is simulated")
 	flag.Uint64Var(&o.seed, "seed", 1, "draws engines, traffic and noise")
-	flag.IntVar(&o.seeds, "seeds", fullRepeats, "runs of each policy that the true effect is from, at least 2. With fewer there are no bars")
+	flag.IntVar(&o.seeds, "seeds", fullRepeats, "runs of each policy that the true effect is from, at least 2; where they differ much, up to twice as many. With fewer there are no bars")
 	flag.IntVar(&o.worlds, "worlds", 0, "the first so many worlds; 0: all. With fewer there are no bars")
 	flag.IntVar(&o.targets, "pairs", fullTargets, "targets of each world. With fewer there are no bars")
 	flag.IntVar(&o.exploring, "exploring", fullExploring, "seeds that the cost of exploring is measured with; 0: it is not")

@@ -24,7 +24,7 @@ const (
 func (q quantity) String() string { return [quantities]string{"mean TTFT", "mean E2E"}[q] }
 
 // means are of the requests of one run, in seconds: of those that were sent
-// while the log was written, and of all that an experiment takes.
+// while the log was written, and of all until longEnds.
 type means struct {
 	log    [quantities]float64
 	all    [quantities]float64 // of long runs
@@ -65,12 +65,12 @@ func seen(o *fleet.Outcome, patience time.Duration) [quantities]float64 {
 }
 
 // run simulates a world as it is routed by s, to the end of the log or, if it is a
-// long run, of an experiment.
+// long run, to longEnds.
 func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds, long bool) (means, error) {
 	p := w.period()
 	until := p.logEnds
 	if long {
-		until = p.ends
+		until = p.longEnds
 	}
 	c, err := w.config(from, p.arrivals(until))
 	if err != nil {
@@ -106,14 +106,83 @@ type effect = trial.Change
 // on that of an experiment.
 type truths struct{ log, all [quantities]effect }
 
+// runs are those of a world under a setting, with other noise each time, the same
+// for every setting.
+type runs struct {
+	world   *world
+	bundles *bundles
+	setting *setting
+	seed    uint64
+	all     []means
+}
+
+// extend runs it until there are so many.
+func (r *runs) extend(ctx context.Context, most int) error {
+	for i := len(r.all); i < most; i++ {
+		m, err := r.world.run(ctx, r.bundles, r.setting, seeds{engines: r.seed, traffic: r.seed, run: r.seed + truthStream + uint64(i)}, i < longRuns)
+		if err != nil {
+			return err
+		}
+		r.all = append(r.all, m)
+	}
+	return nil
+}
+
+// sent is how many requests all of them were of.
+func (r *runs) sent() (n int) {
+	for _, m := range r.all {
+		n += m.sent
+	}
+	return n
+}
+
 // longRuns is how many of the runs that tell the truth, the first ones, are long.
 const longRuns = 3
 
-// truth compares runs of equal seeds.
-func truth(logged, target []means) (out truths) {
+const (
+	// again is how many times as many runs as were asked for are made at most where
+	// they do not tell the truth well enough, and more how many of them at once.
+	again, more = 2, 4
+	// share is what part of an effect half of its interval may be.
+	share = 0.2
+)
+
+// enough is how well an effect is known at least, either way, if that is not well
+// beside the effect: what is near the bound of decisive ones is known within half
+// of that of mean E2E. Mean TTFT differs more between runs, and so do instruments.
+var enough = [quantities]float64{ttft: decisive, e2e: decisive / 2}
+
+// truth compares a target's runs with as many of the log's policy: so many, and more
+// where their interval is wide. What the effect is does not decide about that.
+func truth(ctx context.Context, logged, target *runs, repeats int) (out truths, err error) {
+	for n := repeats; ; n = min(n+more, again*repeats) {
+		if err := logged.extend(ctx, n); err != nil {
+			return out, err
+		}
+		if err := target.extend(ctx, n); err != nil {
+			return out, err
+		}
+		if out = compared(logged.all, target.all); out.known() || n == again*repeats {
+			return out, nil
+		}
+	}
+}
+
+// known reports whether the effect on the log's traffic is known well enough.
+func (t *truths) known() bool {
+	for q, e := range t.log {
+		if half := (e.High - e.Low) / 2; !(half <= max(enough[q], share*math.Abs(e.Mean))) {
+			return false
+		}
+	}
+	return true
+}
+
+// compared compares runs of equal seeds.
+func compared(logged, target []means) (out truths) {
 	for q := range quantities {
 		var log, all []float64
-		for i := range logged {
+		for i := range target {
 			log = append(log, math.Log(target[i].log[q]/logged[i].log[q]))
 			if i < longRuns {
 				all = append(all, math.Log(target[i].all[q]/logged[i].all[q]))

@@ -31,7 +31,10 @@ type traffic struct {
 	// warm is how long it is asked before the log at least: until conversations
 	// end as often as they begin, and nothing is left of the queues before caches
 	// that were empty.
-	warm   time.Duration
+	warm time.Duration
+	// block is how long a block of a switchback is at least: a burn-in of a third of it
+	// is longer than nearly all requests.
+	block  time.Duration
 	shared bool // it lives on caches: whoever scatters its prefixes brings the fleet down
 }
 
@@ -40,9 +43,9 @@ type traffic struct {
 // are loads at which the better matched configuration just holds.
 var (
 	mixed         = traffic{workload: "mixed", knee: 4.42, length: 3000}
-	chat          = traffic{workload: "interactive-chat", knee: 66, length: 4000, warm: 150 * time.Second}
+	chat          = traffic{workload: "interactive-chat", knee: 66, length: 4000, warm: 150 * time.Second, block: time.Minute}
 	rag           = traffic{workload: "rag", knee: 306, length: 6000, warm: 30 * time.Second, shared: true}
-	b2b           = traffic{workload: "b2b-saas", knee: 42, length: 4000, shared: true}
+	b2b           = traffic{workload: "b2b-saas", knee: 42, length: 4000, block: 2 * time.Minute, shared: true}
 	code          = traffic{workload: "code-generation", knee: 0.9, length: 3000}
 	heterogeneous = traffic{workload: "heterogeneous", knee: 3.42, length: 3000}
 )
@@ -83,18 +86,19 @@ func (w *world) rate() float64 {
 }
 
 // period is a plan's parts: what caches fill in, the log, and as much traffic
-// after it as an experiment runs on.
-type period struct{ begins, logEnds, ends time.Duration }
+// after it as the truth about experiments is told of, and as an experiment takes.
+type period struct{ begins, logEnds, longEnds, ends time.Duration }
 
 const (
 	warmShare = 0.3 // of the log's length, before it begins, at least
-	logs      = 3   // lengths of the log that an experiment takes, of which the first is the log's own
+	longLogs  = 3   // lengths of the log, of which the first is its own, that long runs take
+	logs      = 6   // and that an experiment takes at least
 )
 
 func (w *world) period() period {
 	log := time.Duration(float64(w.traffic.length) / w.rate() * float64(time.Second)).Round(time.Second)
 	begins := max(w.traffic.warm, time.Duration(warmShare*float64(log)).Round(time.Second))
-	return period{begins, begins + log, begins + logs*log}
+	return period{begins, begins + log, begins + longLogs*log, begins + max(logs*log, 2*pairsOfBlocks*w.traffic.block)}
 }
 
 // arrivals is how long requests come in a run that is looked at until a time: a
