@@ -151,6 +151,7 @@ func (r *Router) decide(s *scratch, q *Query, chain []uint64, a asking) (*Ticket
 	l.history.decided(now, &s.choice)
 	if s.choice.Shed {
 		l.shed++
+		s.occupyLeast(now)
 		return nil, nil
 	}
 	return r.charge(s, q, chain, now), nil
@@ -193,6 +194,7 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 		}
 		t.wait = max(1, min(longestWait, wait.Duration()))
 	}
+	known.occupancy.Add(now, s.occupies(i))
 	if policy.Cold(&s.input) {
 		known.coldAt = now
 	}

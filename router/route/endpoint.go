@@ -19,6 +19,7 @@ type endpoint struct {
 	offset      correction.Offset
 	chosen      uint64
 	pace        pace
+	occupancy   correction.Occupancy // by the requests of this router
 	coldAt      time.Time            // when it was last given a request that nobody held a prefix of; zero: never
 	live        map[*Ticket]struct{} // in flight here
 	silent      map[*Ticket]struct{} // those of them without a first token

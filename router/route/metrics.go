@@ -78,7 +78,7 @@ func newMetrics(reg prometheus.Registerer, r *Router) *metrics {
 	for _, s := range []policy.Standing{policy.Dated, policy.Doubtful} {
 		m.resorts.WithLabelValues(s.String())
 	}
-	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.shed, m.stateSeconds, m.forecast, m.unforecast, m.resorts, m.disbelieved, m.spills, standings{r})
+	reg.MustRegister(m.decisions, m.fallbacks, m.failures, m.changes, m.states, m.shed, m.stateSeconds, m.forecast, m.unforecast, m.resorts, m.disbelieved, m.spills, standings{r}, saturation{r})
 	return m
 }
 
