@@ -67,26 +67,32 @@ func effectOf(q Quantity, pairs []pair, detect float64, seed uint64) Effect {
 	return e
 }
 
-// relative is by what share the second arm differs from the first: a ratio of
-// means, whose interval is that of what each pair moves it by, to first order.
+// relative is by what share the second arm differs from the first: a ratio of means.
+// Its interval is that of its logarithm, of what each pair moves it by to first
+// order: a ratio is never below 0, and errs upwards further than downwards. Unknown
+// where a mean is 0.
 func relative(pairs []pair, sums pair) evaluate.Interval {
-	if !(sums[0] > 0) {
+	if !(sums[0] > 0 && sums[1] > 0) {
 		return unknownInterval
 	}
-	ratio := sums[1] / sums[0]
-	var moves []float64
 	n := 0.0
 	for _, p := range pairs {
 		if p.known() {
 			n++
 		}
 	}
+	ratio := math.Log(sums[1] / sums[0])
+	var moves []float64
 	for _, p := range pairs {
 		if p.known() {
-			moves = append(moves, ratio-1+n*(p[1]-ratio*p[0])/sums[0])
+			moves = append(moves, ratio+n*(p[1]/sums[1]-p[0]/sums[0]))
 		}
 	}
-	return interval(moves)
+	i := interval(moves)
+	for _, end := range []*feature.Number{&i.Mean, &i.Low, &i.High} {
+		*end = feature.Number(math.Expm1(float64(*end)))
+	}
+	return i
 }
 
 // mostWanted is where more pairs are as good as never.

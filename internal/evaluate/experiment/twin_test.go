@@ -183,7 +183,7 @@ func TestSwitchbackIsWhatTheSlowWayFinds(t *testing.T) {
 			ratio := stat.Mean(second, nil) / stat.Mean(first, nil)
 			var moves []float64
 			for k := range first {
-				moves = append(moves, (second[k]-ratio*first[k])/stat.Mean(first, nil))
+				moves = append(moves, second[k]/stat.Mean(second, nil)-first[k]/stat.Mean(first, nil))
 			}
 			relative := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * stat.StdDev(moves, nil) / math.Sqrt(n)
 			for what, pair := range map[string][2]float64{
@@ -194,8 +194,8 @@ func TestSwitchbackIsWhatTheSlowWayFinds(t *testing.T) {
 				"its low end":   {float64(e.Difference.Low), mean - half},
 				"its high end":  {float64(e.Difference.High), mean + half},
 				"relative":      {float64(e.Relative.Mean), ratio - 1},
-				"relative low":  {float64(e.Relative.Low), ratio - 1 - relative},
-				"relative high": {float64(e.Relative.High), ratio - 1 + relative},
+				"relative low":  {float64(e.Relative.Low), ratio*math.Exp(-relative) - 1},
+				"relative high": {float64(e.Relative.High), ratio*math.Exp(relative) - 1},
 				"p":             {float64(e.P), turnedRound(difference)},
 			} {
 				if !near(pair[0], pair[1]) {
