@@ -137,7 +137,7 @@ func (r *runs) sent() (n int) {
 }
 
 // longRuns is how many of the runs that tell the truth, the first ones, are long.
-const longRuns = 3
+const longRuns = 6
 
 const (
 	// again is how many times as many runs as were asked for are made at most where

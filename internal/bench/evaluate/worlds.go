@@ -91,7 +91,7 @@ type period struct{ begins, logEnds, longEnds, ends time.Duration }
 
 const (
 	warmShare = 0.3 // of the log's length, before it begins, at least
-	longLogs  = 3   // lengths of the log, of which the first is its own, that long runs take
+	longLogs  = 2   // lengths of the log, of which the first is its own, that long runs take
 	logs      = 6   // and that an experiment takes at least
 )
 
