@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spillway-llm/spillway/internal/access"
 	"github.com/spillway-llm/spillway/router"
 	"github.com/spillway-llm/spillway/router/share"
 )
@@ -16,7 +17,7 @@ func (c *RouterConfig) share() (share.Config, error) {
 	s := c.Share
 	config := share.Config{
 		Router: c.Name, Listen: s.Listen, Peers: s.Peers,
-		TLS:     share.TLS{Mode: s.TLS, CertFile: s.CertFile, KeyFile: s.KeyFile, CAFile: s.CAFile},
+		TLS:     access.TLS{Mode: s.TLS, CertFile: s.CertFile, KeyFile: s.KeyFile, CAFile: s.CAFile},
 		Silence: s.Silence, Snapshot: s.Snapshot, SnapshotMaxAge: s.MaxAge,
 	}
 	if err := config.Check(); err != nil {

@@ -56,6 +56,9 @@ const (
 	envoy     = "github.com/envoyproxy/go-control-plane"
 	promclnt  = "github.com/prometheus/client_golang"
 	xsync     = "golang.org/x/sync"
+	otel      = "go.opentelemetry.io"
+	tracing   = "internal/tracing"
+	access    = "internal/access"
 	telemetry = "internal/telemetry"
 	latency   = "proto/gen/latencyv1"
 	share     = "proto/gen/sharev1"
@@ -152,17 +155,17 @@ var Table = []Layer{
 	{Package: "router/pool/dns", May: []string{"router/pool"},
 		Why: "resolves names again and again, and knows no more of what it finds than its address"},
 	{Package: "router/route",
-		May: []string{"internal/feature", "internal/physics", "router/design", "router/policy", "router/ledger", "router/prefix", "router/correction", "router/pool"},
+		May: []string{"internal/feature", "internal/physics", "router/design", "router/policy", "router/ledger", "router/prefix", "router/correction", "router/pool", tracing},
 		// A decision's id is made where the decision is.
 		Modules: []string{uuid},
 		Why:     "the one choke point of both front doors; forecasts and rows leave through interfaces it declares"},
-	{Package: "router/share", May: []string{"router/route", "router/prefix", "router/ledger", "router/correction", "internal/feature", share}, Modules: []string{grpc, protobuf},
+	{Package: "router/share", May: []string{"router/route", "router/prefix", "router/ledger", "router/correction", "internal/feature", access, share}, Modules: []string{grpc, protobuf},
 		Why: "carries what routers tell each other, and has no opinion about it"},
-	{Package: "router/front", May: []string{"router/route", "internal/openai", "internal/feature"},
+	{Package: "router/front", May: []string{"router/route", "internal/openai", "internal/feature", tracing},
 		Why: "what both front doors do alike is done once; it speaks neither's protocol"},
-	{Package: "router/gateway", May: []string{"router/front", "router/route", "internal/openai", "internal/feature"},
+	{Package: "router/gateway", May: []string{"router/front", "router/route", "internal/openai", "internal/feature", tracing},
 		Why: "a front door translates and streams; it decides nothing"},
-	{Package: "router/extproc", May: []string{"router/front", "router/route", "internal/openai", "internal/feature", "internal/socket"}, Modules: []string{envoy, grpc, protobuf},
+	{Package: "router/extproc", May: []string{"router/front", "router/route", "internal/openai", "internal/feature", "internal/socket", tracing, access}, Modules: []string{envoy, grpc, protobuf},
 		Why: "a front door translates and meters; it decides nothing"},
 	{Package: "router/extproc/extproctest", Modules: []string{envoy, grpc, protobuf},
 		Why: "plays the proxy for tests and benchmarks and shares no code with what it asks"},
@@ -176,7 +179,7 @@ var Table = []Layer{
 		Why: "plays routers to the console alone, so that its pages can be looked at without a fleet"},
 	{Package: "router",
 		May: []string{"internal/feature", "internal/physics", "router/policy", "router/ledger", "router/prefix", "router/correction",
-			"router/pool", "router/pool/kube", "router/route", "router/share", "router/front", "router/gateway", "router/extproc", "router/handover", "router/admin", "router/console"},
+			"router/pool", "router/pool/kube", "router/route", "router/share", "router/front", "router/gateway", "router/extproc", "router/handover", "router/admin", "router/console", tracing, access},
 		Modules: []string{grpc},
 		Why:     "wires its own parts; the predictor and the store are handed in, so a router runs without either"},
 
@@ -186,7 +189,7 @@ var Table = []Layer{
 		Why: "generated code, committed"},
 	{Package: share, Modules: []string{grpc, protobuf},
 		Why: "generated code, committed"},
-	{Package: "predictor", May: []string{"internal/feature", "internal/bundle", "internal/forest", "internal/socket", latency}, Modules: []string{leaves, grpc, protobuf},
+	{Package: "predictor", May: []string{"internal/feature", "internal/bundle", "internal/forest", "internal/socket", tracing, access, latency}, Modules: []string{leaves, grpc, protobuf},
 		Why: "serves bundles from a Source it declares; does not know that a database exists"},
 	{Package: "predictor/predictortest", May: []string{"internal/feature", latency}, Modules: []string{grpc},
 		Why: "plays a predictor that says what it is told, and shares no code with those that ask it"},
@@ -298,6 +301,10 @@ var Table = []Layer{
 			"router", "router/route", "router/pool", "router/gateway", "router/extproc", "router/extproc/extproctest"},
 		Modules: []string{grpc, protobuf},
 		Why:     "runs a whole router with all around it, and plays the proxy that asks it"},
+	{Package: tracing, Modules: []string{otel, grpc},
+		Why: "what leaves the process of a request is decided in one place"},
+	{Package: access, Modules: []string{grpc},
+		Why: "certificates and tokens are read, shown and asked for in one way on every listener"},
 	{Package: "internal/socket",
 		Why: "bytes go through it; whose they are it does not know"},
 	{Package: telemetry,
@@ -334,6 +341,8 @@ var Doors = []Door{
 		Why: "the wire format of a forecast has one reader and one writer"},
 	{Import: Module + "/" + share, Behind: []string{"router/share"},
 		Why: "the wire format of what routers tell each other has one reader and one writer"},
+	{Import: otel, Behind: []string{"internal/tracing"},
+		Why: "a span says nothing of a client or a prompt, which one package can promise"},
 	{Import: clientgo, Behind: []string{"router/pool/kube"},
 		Why: "what finds endpoints is told apart from what routes to them"},
 	{Import: envoy, Behind: []string{"router/extproc/..."},

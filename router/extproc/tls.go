@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
-	"os"
-	"sync"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/access"
 )
 
 // Ways to speak TLS.
@@ -63,11 +63,11 @@ func (t *TLS) config(log *slog.Logger) (*tls.Config, error) {
 		c.Certificates = []tls.Certificate{certificate}
 		return c, nil
 	}
-	f := &certificateFiles{cert: t.CertFile, key: t.KeyFile, log: log}
-	if err := f.load(time.Now()); err != nil {
+	own, err := access.NewCertificate(t.CertFile, t.KeyFile, log)
+	if err != nil {
 		return nil, fmt.Errorf("extproc_cert_file: %w", err)
 	}
-	c.GetCertificate = f.certificate
+	c.GetCertificate = own.Get
 	return c, nil
 }
 
@@ -97,54 +97,4 @@ func selfSigned(now time.Time) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
-}
-
-// recheckEvery is how often files are looked at, at most.
-const recheckEvery = 10 * time.Second
-
-// certificateFiles is a certificate that is read again when its files change,
-// so that whoever renews it need not restart the router.
-type certificateFiles struct {
-	cert, key string
-	log       *slog.Logger
-
-	mu      sync.Mutex
-	current *tls.Certificate
-	changed [2]time.Time // of the files, when they were read
-	looked  time.Time
-}
-
-// load reads the files. Called under mu, or before anyone else has f.
-func (f *certificateFiles) load(now time.Time) error {
-	f.looked = now
-	var changed [2]time.Time
-	for i, name := range []string{f.cert, f.key} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return err
-		}
-		changed[i] = info.ModTime()
-	}
-	if f.current != nil && changed == f.changed {
-		return nil
-	}
-	certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
-	if err != nil {
-		return err
-	}
-	f.current, f.changed = &certificate, changed
-	return nil
-}
-
-// certificate is the present certificate; the last good one where the files
-// can't be used.
-func (f *certificateFiles) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now := time.Now(); now.Sub(f.looked) >= recheckEvery {
-		if err := f.load(now); err != nil {
-			f.log.Warn("a renewed certificate can't be used; the one before it stays", "error", err)
-		}
-	}
-	return f.current, nil
 }

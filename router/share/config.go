@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/access"
 )
 
 // Config is how a router shares. With empty Listen and Peers it does not, and
@@ -16,7 +18,7 @@ type Config struct {
 	Peers  []string // host:port of the others; a host may stand for several machines, and for this one
 
 	Salt []byte // secret that all have in common, for HashSalt; see CheckSalt
-	TLS  TLS
+	TLS  access.TLS
 
 	// Silence is after how long without a word what a peer has in flight is
 	// forgotten.
@@ -29,22 +31,6 @@ type Config struct {
 	SnapshotMaxAge time.Duration // an older one is not read
 }
 
-// Ways to protect streams.
-const (
-	TLSOff    = "off"    // plain text
-	TLSServer = "server" // who is followed shows a certificate
-	TLSMutual = "mutual" // who follows shows one too
-)
-
-// TLS says how streams are protected. Files are PEM and are read at each new
-// connection, so that they can be renewed.
-type TLS struct {
-	Mode     string // TLSOff, TLSServer or TLSMutual
-	CertFile string // this router's chain
-	KeyFile  string
-	CAFile   string // who signs for the others; empty: whom the system trusts, and not for TLSMutual
-}
-
 const (
 	leastSalt    = 16 // bytes
 	leastSilence = 2 * heartbeat
@@ -53,7 +39,7 @@ const (
 
 // Defaults are the documented defaults of a router that does not share.
 func Defaults() Config {
-	return Config{TLS: TLS{Mode: TLSOff}, Silence: 3 * time.Second, SnapshotMaxAge: 10 * time.Minute}
+	return Config{TLS: access.TLS{Mode: access.Off}, Silence: 3 * time.Second, SnapshotMaxAge: 10 * time.Minute}
 }
 
 // Sharing reports whether there are others to tell or to hear.
@@ -85,28 +71,10 @@ func (c *Config) Check() error {
 	if c.SnapshotMaxAge <= 0 {
 		return fmt.Errorf("snapshot_max_age: %v; it must be positive", c.SnapshotMaxAge)
 	}
-	return c.TLS.check()
-}
-
-func (t *TLS) check() error {
-	switch t.Mode {
-	case TLSOff:
-		if t.CertFile != "" || t.KeyFile != "" || t.CAFile != "" {
-			return fmt.Errorf("share_tls: is %q, but a file for it is given; want %q or %q", TLSOff, TLSServer, TLSMutual)
-		}
-	case TLSServer, TLSMutual:
-		for _, f := range []struct{ key, file string }{{"share_cert_file", t.CertFile}, {"share_key_file", t.KeyFile}} {
-			if f.file == "" {
-				return fmt.Errorf("%s: is empty; share_tls %q needs one", f.key, t.Mode)
-			}
-		}
-		if t.Mode == TLSMutual && t.CAFile == "" {
-			return fmt.Errorf("share_ca_file: is empty; share_tls %q needs one, to know the others by", t.Mode)
-		}
-	default:
-		return fmt.Errorf("share_tls: %q is none of %s, %s, %s", t.Mode, TLSOff, TLSServer, TLSMutual)
+	if t := &c.TLS; t.Mode == access.Off && (t.CertFile != "" || t.KeyFile != "" || t.CAFile != "") {
+		return fmt.Errorf("share_tls: is %q, but a file for it is given; want %q or %q", access.Off, access.Server, access.Mutual)
 	}
-	return nil
+	return c.TLS.Check("share_tls", "share_", false)
 }
 
 // CheckSalt reports whether a salt will do.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/spillway-llm/spillway/internal/access"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/proto/gen/sharev1"
 	"github.com/spillway-llm/spillway/router/route"
@@ -91,9 +92,9 @@ func (n *Node) Run(ctx context.Context, l net.Listener) error {
 }
 
 func (n *Node) server() (*grpc.Server, error) {
-	c, err := n.config.TLS.server()
+	c, err := n.config.TLS.ServerConfig(false, n.log)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("share_%w", err)
 	}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(64 << 10), grpc.MaxConcurrentStreams(2 * mostPeers),
@@ -110,9 +111,9 @@ func (n *Node) server() (*grpc.Server, error) {
 
 // credentials are those for following a host.
 func (n *Node) credentials(host string) (credentials.TransportCredentials, error) {
-	c, err := n.config.TLS.client(host)
+	c, err := n.config.TLS.ClientConfig(host)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("share_%w", err)
 	}
 	if c == nil {
 		return insecure.NewCredentials(), nil
@@ -278,7 +279,7 @@ func Loopback(a net.Addr) bool {
 
 // Warn says what is unsafe about how a router shares.
 func (n *Node) Warn(at net.Addr) {
-	if n.config.TLS.Mode == TLSOff && !Loopback(at) {
-		n.log.Warn(fmt.Sprintf("other machines can follow this router in plain text; router.share_tls %q or %q protects it", TLSServer, TLSMutual), "share_listen", at.String())
+	if n.config.TLS.Mode == access.Off && !Loopback(at) {
+		n.log.Warn(fmt.Sprintf("other machines can follow this router in plain text; router.share_tls %q or %q protects it", access.Server, access.Mutual), "share_listen", at.String())
 	}
 }

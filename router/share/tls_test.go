@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-llm/spillway/internal/access"
 	"github.com/spillway-llm/spillway/router/share"
 )
 
@@ -77,12 +78,12 @@ func (a *authority) write(file, kind string, der []byte) {
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
 // tls is the configuration of a router whose certificate this authority signed.
-func (a *authority) tls(mode string) share.TLS {
+func (a *authority) tls(mode string) access.TLS {
 	a.sign(&x509.Certificate{
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.ParseIP("10.0.0.1"), net.ParseIP("10.0.0.2")},
 	}, a.cert)
-	return share.TLS{Mode: mode, CertFile: a.file("router.crt"), KeyFile: a.file("router.key"), CAFile: a.file("ca.crt")}
+	return access.TLS{Mode: mode, CertFile: a.file("router.crt"), KeyFile: a.file("router.key"), CAFile: a.file("ca.crt")}
 }
 
 // Who can show no certificate that the other believes neither follows nor is
@@ -92,14 +93,14 @@ func TestTLS(t *testing.T) {
 		good, bad := newAuthority(t, "good"), newAuthority(t, "bad")
 		for _, c := range []struct {
 			name           string
-			a, b           share.TLS
+			a, b           access.TLS
 			aHears, bHears string
 		}{
-			{"mutual", good.tls(share.TLSMutual), good.tls(share.TLSMutual), "connected", "connected"},
-			{"server", good.tls(share.TLSServer), good.tls(share.TLSServer), "connected", "connected"},
-			{"another authority", good.tls(share.TLSMutual), bad.tls(share.TLSMutual), "silent", "silent"},
-			{"plain text asks", good.tls(share.TLSMutual), share.TLS{Mode: share.TLSOff}, "silent", "silent"},
-			{"who follows shows none", good.tls(share.TLSMutual), good.tls(share.TLSServer), "connected", "silent"},
+			{"mutual", good.tls(access.Mutual), good.tls(access.Mutual), "connected", "connected"},
+			{"server", good.tls(access.Server), good.tls(access.Server), "connected", "connected"},
+			{"another authority", good.tls(access.Mutual), bad.tls(access.Mutual), "silent", "silent"},
+			{"plain text asks", good.tls(access.Mutual), access.TLS{Mode: access.Off}, "silent", "silent"},
+			{"who follows shows none", good.tls(access.Mutual), good.tls(access.Server), "connected", "silent"},
 		} {
 			a := join(t, n, 1, newFleet(1, "x"), func(s *share.Config) { s.TLS = c.a }, 2)
 			b := join(t, n, 2, newFleet(1, "x"), func(s *share.Config) { s.TLS = c.b }, 1)
@@ -118,11 +119,11 @@ func TestTLS(t *testing.T) {
 func TestTLSFilesAreRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		former := newAuthority(t, "former")
-		files := former.tls(share.TLSMutual)
+		files := former.tls(access.Mutual)
 		a := join(t, n, 1, newFleet(1, "x"), func(s *share.Config) { s.TLS = files })
 		soon() // it has read them
 		next := newAuthority(t, "next")
-		renewed := next.tls(share.TLSMutual)
+		renewed := next.tls(access.Mutual)
 		for from, to := range map[string]string{renewed.CertFile: files.CertFile, renewed.KeyFile: files.KeyFile, renewed.CAFile: files.CAFile} {
 			text, err := os.ReadFile(from)
 			if err != nil {
