@@ -36,8 +36,9 @@ var reconnect = grpc.ConnectParams{
 
 // Dial returns a client of the predictor at addr, "unix:///path" or
 // "host:port". It does not wait for it: until the predictor is there, and
-// whenever it is gone, calls fail at once with ErrDown.
-func Dial(addr string) (*Client, error) {
+// whenever it is gone, calls fail at once with ErrDown. More options are those
+// of what a predictor on TCP asks for, and of tracing.
+func Dial(addr string, more ...grpc.DialOption) (*Client, error) {
 	network, address, err := split(addr)
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func Dial(addr string) (*Client, error) {
 	if network == "unix" {
 		target = addr
 	}
-	conn, err := grpc.NewClient(target,
+	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(reconnect),
 		grpc.WithIdleTimeout(0),
@@ -55,7 +56,7 @@ func Dial(addr string) (*Client, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: 2 * time.Second, PermitWithoutStream: true}),
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("predictor address %q: %w", addr, err)
 	}

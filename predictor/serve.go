@@ -14,11 +14,14 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/spillway-llm/spillway/internal/socket"
 )
 
 const (
 	drainTimeout  = 2 * time.Second  // for the calls under way when a server ends
 	keepaliveTime = 10 * time.Second // a client's silence before it asks whether anyone is there
+	greetWithin   = 10 * time.Second // for a connection to become one of gRPC
 	maxStreams    = 1024             // calls at once on one connection
 	maxOverhead   = 64 << 10         // bytes of a message beside its vectors
 
@@ -37,7 +40,8 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(
+	options := append(s.config.Guard.ServerOptions(), s.config.Tracer.ServerOptions()...)
+	server := grpc.NewServer(append(options,
 		grpc.MaxRecvMsgSize(s.largestMessage()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.StaticStreamWindowSize(streamWindow),
@@ -45,7 +49,8 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 		grpc.ForceServerCodecV2(wire),
 		grpc.NumStreamWorkers(uint32(s.config.Concurrency)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
-	)
+		grpc.ConnectionTimeout(greetWithin),
+	)...)
 	s.register(server)
 
 	drained := make(chan struct{})
@@ -55,14 +60,23 @@ func (s *Server) Serve(ctx context.Context, addr string) error {
 		defer hard.Stop()
 		server.GracefulStop()
 	})
-	inside, leave := context.WithCancel(ctx)
-	door := &doorman{Listener: listener, server: s, grpc: make(chan net.Conn), ctx: inside}
-	var accepting sync.WaitGroup
-	accepting.Go(door.run)
-	defer accepting.Wait()
-	defer leave()
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok {
+		addr = tcp.String() // port 0 is any
+	}
 	s.log.Info("predictor serves", "addr", addr)
-	err = server.Serve(door)
+	s.config.Guard.Warn(listener.Addr(), "access.predictor_tls and access.predictor_token_file", s.log)
+	if s.config.Guard != nil { // who speaks frames would pass it by
+		listener = socket.QuietListener(listener)
+	} else {
+		inside, leave := context.WithCancel(ctx)
+		door := &doorman{Listener: listener, server: s, grpc: make(chan net.Conn), ctx: inside}
+		var accepting sync.WaitGroup
+		accepting.Go(door.run)
+		defer accepting.Wait()
+		defer leave()
+		listener = door
+	}
+	err = server.Serve(listener)
 	if stop() { // it ended by itself
 		server.Stop()
 		return fmt.Errorf("serve %s: %w", addr, err)

@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/health"
 
+	"github.com/spillway-llm/spillway/internal/access"
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/tracing"
 )
 
 // Evaluator names what evaluates the forests of a bundle. Both are loaded and
@@ -36,12 +38,14 @@ const (
 
 // Config is how a Server works. Zero values mean the defaults.
 type Config struct {
-	PollInterval  time.Duration // between two looks at the source
-	SourceTimeout time.Duration // for one look, bundles included
-	MaxRows       int           // most vectors in one call over the wire
-	MaxWaiting    int           // most forecasts that wait for others; one more fails with ErrBusy
-	Concurrency   int           // most forecasts evaluated at once; GOMAXPROCS by default
-	Evaluator     Evaluator     // Flat by default
+	PollInterval  time.Duration   // between two looks at the source
+	SourceTimeout time.Duration   // for one look, bundles included
+	MaxRows       int             // most vectors in one call over the wire
+	MaxWaiting    int             // most forecasts that wait for others; one more fails with ErrBusy
+	Concurrency   int             // most forecasts evaluated at once; GOMAXPROCS by default
+	Evaluator     Evaluator       // Flat by default
+	Guard         *access.Guard   // of Serve; not nil: it speaks gRPC alone
+	Tracer        *tracing.Tracer // of calls over gRPC; nil: no spans are made
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer
 }

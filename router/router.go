@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spillway-llm/spillway/internal/access"
+	"github.com/spillway-llm/spillway/internal/tracing"
 	"github.com/spillway-llm/spillway/router/admin"
 	"github.com/spillway-llm/spillway/router/console"
 	"github.com/spillway-llm/spillway/router/extproc"
@@ -59,6 +61,9 @@ type Config struct {
 
 	Store console.Store // of the second listener's pages; nil: they do without
 	Drill bool          // whether those have a button that lets the fallback decide
+
+	Guard  *access.Guard   // of the second listener; nil: anyone may use it
+	Tracer *tracing.Tracer // of all parts; nil: no spans are made
 
 	Log     *slog.Logger
 	Metrics *prometheus.Registry // gets the metrics of all parts and is shown by the second listener
@@ -132,6 +137,7 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
+	c.Route.Tracer, c.Gateway.Tracer, c.ExtProc.Tracer = c.Tracer, c.Tracer, c.Tracer
 	if c.Gateway.Transport == nil {
 		transport := gateway.Transport(c.Gateway.Timeouts.Connect)
 		defer transport.CloseIdleConnections()
@@ -202,7 +208,7 @@ func Run(ctx context.Context, c Config) error {
 		return named("listen", err)
 	})
 	if open.side != nil {
-		work.Go(func() error { return named("admin", s.side.Serve(open.side)) })
+		work.Go(func() error { return named("admin", s.side.Serve(c.Guard.Listener(open.side))) })
 	}
 	if open.picker != nil {
 		work.Go(func() error { return named("extproc_listen", s.picker.Serve(outlasting(open.picker))) })
@@ -285,7 +291,7 @@ func newServers(c *Config, choke *route.Router, status func() route.Status, rece
 	s.front = newServer(gateway.New(c.Gateway, choke, c.Log, c.Metrics), c.Log)
 	s.front.BaseContext = func(net.Listener) context.Context { return base }
 	s.clients.watch(s.front)
-	s.side = newServer(s.admin, c.Log)
+	s.side = newServer(c.Guard.Handler(s.admin), c.Log)
 	s.keepers.watch(s.side)
 	return s, nil
 }
@@ -318,9 +324,7 @@ func (s *servers) announce(c *Config, l listeners, choke *route.Router) {
 	if l.side != nil {
 		at.Admin = l.side.Addr()
 		line = append(line, "admin", at.Admin.String())
-		if tcp, ok := at.Admin.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-			s.log.Warn("the admin listener can be reached from other machines and asks nobody for a password", "admin", at.Admin.String())
-		}
+		c.Guard.Warn(at.Admin, "access.admin_tls and access.admin_token_file", s.log)
 	}
 	s.log.Info("router serves", line...)
 	if c.Ready != nil {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/spillway-llm/spillway/internal/access"
 )
 
 // errNotReady is why a process is not ready.
@@ -21,7 +24,7 @@ func (e errNotReady) Error() string { return string(e) }
 // page of their own, until ctx ends. key names the setting in errors; an empty
 // address serves nothing. ready is what /readyz says, beside "ready" when there
 // is no error.
-func serveAdmin(ctx context.Context, key, address string, reg *prometheus.Registry, ready func() (says string, err error)) error {
+func serveAdmin(ctx context.Context, key, address string, guard *access.Guard, reg *prometheus.Registry, log *slog.Logger, ready func() (says string, err error)) error {
 	if address == "" {
 		<-ctx.Done()
 		return nil
@@ -44,10 +47,15 @@ func serveAdmin(ctx context.Context, key, address string, reg *prometheus.Regist
 			fmt.Fprintln(w, says)
 		}
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	log.Info("metrics and health are served", "admin", listener.Addr().String())
+	guard.Warn(listener.Addr(), "access.admin_tls and access.admin_token_file", log)
+	server := &http.Server{
+		Handler: guard.Handler(mux), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of clients that speak no TLS
+	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(guard.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil

@@ -35,6 +35,8 @@ type Config struct {
 	Profile   string            `yaml:"profile"`   // engine profile of classes that classes does not list and the store has no calibration of: a name, with -xN behind it N times slower, or a file that calibrate or fit-profile wrote
 	Classes   map[string]string `yaml:"classes"`   // engine profile of each endpoint class, named likewise
 	Store     StoreConfig       `yaml:"store"`     // where rows are kept
+	Access    AccessConfig      `yaml:"access"`    // who may use admin listeners and predictors
+	Tracing   TracingConfig     `yaml:"tracing"`   // OpenTelemetry spans of requests
 	Router    RouterConfig      `yaml:"router"`    // the router
 	Predictor PredictorConfig   `yaml:"predictor"` // the predictor; the word in-process instead of keys is short for in_process and the defaults
 	Trainer   TrainerConfig     `yaml:"trainer"`   // the trainer
@@ -184,6 +186,7 @@ func defaultConfig() Config {
 			DataDir: ".spillway/postgres", SpoolDir: ".spillway/spool", SpoolBytes: 256 << 20,
 			Retention: 30 * 24 * time.Hour, Ahead: 3 * 24 * time.Hour,
 		},
+		Access: defaultAccess(), Tracing: defaultTracing(),
 		Router: RouterConfig{
 			Name: host, Listen: "127.0.0.1:8080", Admin: "127.0.0.1:8081",
 			ExtProc: ExtProcConfig{TLS: x.TLS.Mode, Destinations: x.Destinations, Response: x.Response, MaxStreams: x.MaxStreams},
@@ -243,6 +246,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("log: %w", err)
 	}
 	if _, err := c.router(); err != nil {
+		return err
+	}
+	if err := c.Access.check(); err != nil {
+		return err
+	}
+	if err := c.Tracing.check(); err != nil {
 		return err
 	}
 	if _, err := pool.New(pool.Config{Endpoints: c.Router.Endpoints}, telemetry.NewRegistry(), nil); err != nil {

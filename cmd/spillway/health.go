@@ -5,17 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/spillway-llm/spillway/internal/access"
 	"github.com/spillway-llm/spillway/predictor"
 )
 
 func healthCommand() *cobra.Command {
 	var timeout time.Duration
+	var file string
 	cmd := &cobra.Command{
 		Use:   "health ADDRESS",
 		Short: "Ask a running process whether it is well",
@@ -24,28 +28,51 @@ Exit code 0 means yes. ADDRESS is an http URL of an admin listener (its /readyz 
 asked when no path is given), or where a predictor listens: unix:///path or
 host:port. There the answer is no unless every LLM is served by the bundle that is
 published for it, still fresh: one that is untrained, stale or failed is named
-with its reason. Ask /healthz for the life of the process alone.`,
+with its reason. Ask /healthz for the life of the process alone.
+
+Where certificates or a token are asked for, --config names the file whose part
+access says which to show.`,
 		Example: `  spillway health http://127.0.0.1:8081
   spillway health http://127.0.0.1:8081/healthz
-  spillway health unix:///run/spillway/predictor.sock`,
+  spillway health unix:///run/spillway/predictor.sock
+  spillway health --config spillway.yaml predictor.example.org:8090`,
 		Args: oneArg("ADDRESS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			c := defaultConfig()
+			if file != "" {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return fmt.Errorf("--config: %w", err)
+				}
+				if c, err = parseConfig(text); err != nil {
+					return fmt.Errorf("%s: %w", file, err)
+				}
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			said, err := askHealth(ctx, args[0])
+			said, err := askHealth(ctx, &c.Access, args[0])
 			if said != "" {
 				fmt.Fprintln(cmd.OutOrStdout(), said)
 			}
 			return err
 		},
 	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "configuration file whose part access says what to show: certificate and token")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for an answer")
 	return cmd
 }
 
-func askHealth(ctx context.Context, address string) (string, error) {
+func askHealth(ctx context.Context, shows *AccessConfig, address string) (string, error) {
 	if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") {
-		return askPredictor(ctx, address)
+		return askPredictor(ctx, shows, address)
+	}
+	caller, err := access.NewCaller(shows.admin(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", accessKey("admin", err)
+	}
+	client, err := caller.HTTPClient()
+	if err != nil {
+		return "", accessKey("admin", err)
 	}
 	if _, path, _ := strings.Cut(strings.SplitN(address, "://", 2)[1], "/"); path == "" {
 		address = strings.TrimRight(address, "/") + "/readyz"
@@ -54,7 +81,7 @@ func askHealth(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ADDRESS %q can't be read: %w", address, err)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return "", fmt.Errorf("nobody answers: %w", err)
 	}
@@ -67,8 +94,12 @@ func askHealth(ctx context.Context, address string) (string, error) {
 	return said, nil
 }
 
-func askPredictor(ctx context.Context, address string) (string, error) {
-	client, err := predictor.Dial(address)
+func askPredictor(ctx context.Context, shows *AccessConfig, address string) (string, error) {
+	caller, err := shows.caller(address, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	client, err := predictor.Dial(address, caller.DialOptions()...)
 	if err != nil {
 		return "", err
 	}

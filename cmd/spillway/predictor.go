@@ -45,7 +45,21 @@ itself and needs no predictor beside it. It then shares its cores with them.`,
 			}
 			defer store.Close()
 			reg := telemetry.NewRegistry()
-			server := c.Predictor.server(store, log, reg)
+			config := c.Predictor.config(log, reg)
+			if config.Guard, err = c.Access.guardPredictor(log, reg); err != nil {
+				return err
+			}
+			guard, err := c.Access.guardAdmin(c.Predictor.Admin, log, reg)
+			if err != nil {
+				return err
+			}
+			tracer, endTracing, err := c.Tracing.open(ctx, "predictor", c.Predictor.Listen, log, reg)
+			if err != nil {
+				return err
+			}
+			defer endTracing()
+			config.Tracer = tracer
+			server := predictor.New(config, source(store))
 			server.Sync(ctx)
 			ready := func() (string, error) { return predictorReady(server.Status()) }
 			g, ctx := errgroup.WithContext(ctx)
@@ -57,7 +71,7 @@ itself and needs no predictor beside it. It then shares its cores with them.`,
 				}
 				return nil
 			})
-			g.Go(func() error { return serveAdmin(ctx, "predictor.admin", c.Predictor.Admin, reg, ready) })
+			g.Go(func() error { return serveAdmin(ctx, "predictor.admin", c.Predictor.Admin, guard, reg, log, ready) })
 			return ended(g.Wait())
 		},
 	}
@@ -95,15 +109,28 @@ func (c *Config) apart() error {
 	if c.Predictor.InProcess {
 		return errors.New("predictor: is " + inProcess + ", so the router makes the forecasts itself; leave that out to run a predictor beside it")
 	}
-	return nil
+	if err := c.Access.asked(c.Predictor.Admin); err != nil {
+		return err
+	}
+	if err := c.Access.needless("predictor.listen", c.Predictor.Listen); err != nil {
+		return err
+	}
+	listen := c.Access.predictor()
+	return listen.TLS.Check("access.predictor_tls", "access.", false)
 }
 
-// server makes the predictor that follows the store.
-func (c *PredictorConfig) server(store *featurestore.Store, log *slog.Logger, reg prometheus.Registerer) *predictor.Server {
-	return predictor.New(predictor.Config{
+// config is the predictor's configuration as package predictor wants it, without
+// who may ask it.
+func (c *PredictorConfig) config(log *slog.Logger, reg prometheus.Registerer) predictor.Config {
+	return predictor.Config{
 		PollInterval: c.PollInterval, MaxWaiting: c.MaxWaiting, Evaluator: predictor.Evaluator(c.Evaluator),
 		Logger: log, Registerer: reg,
-	}, bundleSource{store, os.Getenv("LISTEN_DATABASE_URL")})
+	}
+}
+
+// source lets a predictor follow the store.
+func source(store *featurestore.Store) predictor.Source {
+	return bundleSource{store, os.Getenv("LISTEN_DATABASE_URL")}
 }
 
 // predictorReady is ready while at least one LLM is served by a fresh bundle.

@@ -14,8 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-llm/spillway/featurestore"
+	"github.com/spillway-llm/spillway/internal/access"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/telemetry"
+	"github.com/spillway-llm/spillway/predictor"
 	"github.com/spillway-llm/spillway/router"
 	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/trainer"
@@ -50,6 +52,19 @@ func metricsPage(t *testing.T) string {
 	section("Every process", "What was built.", every, nil)
 	common := metricsOf(t, every)
 
+	configured := telemetry.NewRegistry()
+	if _, err := access.GuardHTTP(access.Config{TokenFile: write(t, "token", "a-token-of-the-house")}, log, configured); err != nil {
+		t.Fatal(err)
+	}
+	spans := c.Tracing
+	spans.Endpoint = "http://127.0.0.1:1"
+	_, end, err := spans.open(t.Context(), "router", "", log, configured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	section("Where `access` or `tracing` is configured", "", configured, common)
+
 	section("Router", "With both front doors and sharing on. A router with `predictor: in-process` has those of the predictor too.", routerMetrics(t, &c, log), common)
 
 	away, err := featurestore.Open(t.Context(), "postgres://127.0.0.1:1/none", featurestore.Options{Lazy: true})
@@ -62,15 +77,15 @@ func metricsPage(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, end := context.WithCancel(t.Context())
-	end()
+	done, stop := context.WithCancel(t.Context())
+	stop()
 	if err := writer.Run(done); err != nil {
 		t.Fatal(err)
 	}
 	section("Router: rows on their way to the store", "", store, common)
 
 	forecasts := telemetry.NewRegistry()
-	c.Predictor.server(nil, log, forecasts)
+	predictor.New(c.Predictor.config(log, forecasts), nil)
 	section("Predictor", "", forecasts, common)
 
 	refits := telemetry.NewRegistry()

@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-llm/spillway/router"
 	"github.com/spillway-llm/spillway/router/extproc"
 	"github.com/spillway-llm/spillway/router/gateway"
+	"github.com/spillway-llm/spillway/router/policy"
 	"github.com/spillway-llm/spillway/router/pool"
 )
 
@@ -52,7 +53,13 @@ func (c *Config) routable() error {
 	if len(c.Router.Endpoints) == 0 && c.Router.EndpointsFile == "" && c.Router.Discovery.empty() {
 		return errors.New("router.endpoints: is empty, and router.endpoints_file and router.discovery too; list at least one endpoint in the file that --config names")
 	}
-	return nil
+	if err := c.Access.asked(c.Router.Admin); err != nil {
+		return err
+	}
+	if !policy.Forecasting(c.Router.Policy) || c.Predictor.InProcess {
+		return nil // it asks none
+	}
+	return c.Access.needless("router.forecast.address", c.Router.Forecast.Address)
 }
 
 // router is the router's configuration as package router wants it, checked as
@@ -104,6 +111,15 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 		return err
 	}
 	reg := telemetry.NewRegistry()
+	if config.Guard, err = c.Access.guardAdmin(config.Admin, log, reg); err != nil {
+		return err
+	}
+	tracer, endTracing, err := c.Tracing.open(ctx, "router", config.Route.Name, log, reg)
+	if err != nil {
+		return err
+	}
+	defer endTracing()
+	config.Tracer = tracer
 	store, err := openStore(ctx, log, true)
 	if err != nil {
 		return err
@@ -124,10 +140,14 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	switch {
 	case !config.Route.Forecasting():
 	case c.Predictor.InProcess:
-		local = c.Predictor.server(store, log, reg)
+		local = predictor.New(c.Predictor.config(log, reg), source(store))
 		config.Forecaster = forecaster{predictor.InProcess(local)}
 	default:
-		client, err := predictor.Dial(c.Router.Forecast.Address)
+		caller, err := c.Access.caller(c.Router.Forecast.Address, log)
+		if err != nil {
+			return err
+		}
+		client, err := predictor.Dial(c.Router.Forecast.Address, append(caller.DialOptions(), tracer.DialOptions()...)...)
 		if err != nil {
 			return fmt.Errorf("router.forecast.address: %w", err)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 func trainerCommand() *cobra.Command {
-	var flags configFlags
+	flags := configFlags{also: func(c *Config) error { return c.Access.asked(c.Trainer.Admin) }}
 	var once, dry, asJSON bool
 	var schedule string
 	cmd := &cobra.Command{
@@ -86,10 +86,14 @@ schedule. Needs DATABASE_URL.`,
 				}
 				return printRefits(cmd, results, asJSON)
 			}
+			guard, err := c.Access.guardAdmin(c.Trainer.Admin, log, reg)
+			if err != nil {
+				return err
+			}
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error { return t.Run(ctx) })
 			g.Go(func() error {
-				return serveAdmin(ctx, "trainer.admin", c.Trainer.Admin, reg, func() (string, error) { return "", t.Ready() })
+				return serveAdmin(ctx, "trainer.admin", c.Trainer.Admin, guard, reg, log, func() (string, error) { return "", t.Ready() })
 			})
 			log.Info("trainer runs", "schedule", c.Trainer.Schedule)
 			return ended(g.Wait())

@@ -8,8 +8,9 @@
 //	/debug/pprof/ profiles
 //	all else      the console
 //
-// There is no authentication: bind it to loopback, which is the default, or to
-// a network that only operators reach.
+// Who may ask for what is not its business: an access.Guard stands before it.
+// Without one bind it to loopback, which is the default, or to a network that
+// only operators reach.
 package admin
 
 import (

@@ -3,6 +3,8 @@ package extproc
 import (
 	"fmt"
 	"time"
+
+	"github.com/spillway-llm/spillway/internal/tracing"
 )
 
 // What a Picker asks to be shown of responses.
@@ -33,6 +35,11 @@ type Config struct {
 	TLS TLS
 
 	Timeouts Timeouts
+
+	// Tracer makes the spans of requests; nil: none. Their parent is what the
+	// request's own headers name: the proxy's span where it has one, else the
+	// client's.
+	Tracer *tracing.Tracer
 }
 
 // Timeouts bound for how long a stream may be silent: it is ended then. They

@@ -47,7 +47,7 @@ func (s *stream) takeHeaders() error {
 			if n, err := strconv.Atoi(string(value)); err == nil && n >= 0 {
 				s.length = n
 			}
-		case asks(key):
+		case asks(key), s.p.config.Tracer != nil && traces(key):
 			s.asked.Header.Add(string(key), string(value))
 		}
 		return true
@@ -55,6 +55,7 @@ func (s *stream) takeHeaders() error {
 	if err != nil {
 		return err
 	}
+	s.ctx, s.span = s.p.config.Tracer.Join(s.ctx, "request", s.asked.Header)
 	if s.within, err = subset(s.in.metadata); err != nil {
 		return err
 	}
@@ -89,6 +90,9 @@ func asks(key []byte) bool {
 	}
 	return bytes.HasPrefix(key, []byte("x-")) && !bytes.HasPrefix(key, []byte("x-envoy-")) && !bytes.HasPrefix(key, []byte("x-forwarded-"))
 }
+
+// traces reports whether a header names the span that a request belongs to.
+func traces(key []byte) bool { return string(key) == "traceparent" || string(key) == "tracestate" }
 
 // takeBody takes in a piece of a request's body. What comes after its end is
 // of no interest.
@@ -143,7 +147,7 @@ func (s *stream) decide() error {
 	s.streaming = q.Streaming
 	q.Streaming = q.Streaming && !s.unseen // its first token will not be seen
 	s.p.metrics.body.Observe(float64(len(s.asked.Body)))
-	t, err := s.p.router.Begin(s.grpc.Context(), &q)
+	t, err := s.p.router.Begin(s.ctx, &q)
 	s.p.metrics.decide.Observe(time.Since(began).Seconds())
 	if err != nil {
 		return front.Undecided(err)

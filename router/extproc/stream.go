@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/tracing"
 	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
@@ -23,6 +24,8 @@ import (
 type stream struct {
 	p       *Picker
 	grpc    grpc.ServerStream
+	ctx     context.Context // the stream's; with the request's span once it has begun
+	span    *tracing.Span   // nil: none
 	watched watched
 	in      message
 	out     piece
@@ -50,7 +53,7 @@ type stream struct {
 
 // process serves one stream.
 func (p *Picker) process(ss grpc.ServerStream) (err error) {
-	s := &stream{p: p, grpc: ss, length: -1}
+	s := &stream{p: p, grpc: ss, ctx: ss.Context(), length: -1}
 	s.watched.cancel = ss.Context().Value(cancelKey{}).(context.CancelCauseFunc)
 	defer func() { // of one request, not of the router
 		if r := recover(); r != nil {
@@ -201,6 +204,7 @@ func (s *stream) fail(err error) error {
 // refuse makes the proxy answer for the router, and ends the stream.
 func (s *stream) refuse(f front.Fault) error {
 	s.p.metrics.refusals.WithLabelValues(f.Reason).Inc()
+	s.span.Fail(f.Reason)
 	if f.Status == front.StatusClientClosed {
 		return nil // nobody is there
 	}
@@ -217,6 +221,7 @@ func (s *stream) end(how feature.Status, now time.Time, err error) {
 	e := s.answer.End(how, s.status, s.dispatched, now, err)
 	s.ticket.End(e)
 	s.p.metrics.requests.WithLabelValues(string(how)).Inc()
+	front.Tell(s.span, s.ticket, s.answer.API, &e)
 	if s.p.log.Enabled(s.grpc.Context(), slog.LevelDebug) {
 		s.p.log.Debug("request ended", "decision", s.ticket.Header(), "endpoint", s.ticket.Endpoint(), "api", s.answer.API.String(),
 			"status", string(how), "http_status", s.status, "ttft", float64(e.TTFT), "e2e", float64(e.E2E), "error", err)
@@ -227,6 +232,7 @@ func (s *stream) end(how feature.Status, now time.Time, err error) {
 func (s *stream) close() {
 	s.cut(feature.Lost, http.StatusInternalServerError, nil)
 	s.answer.Close()
+	s.span.End()
 	s.in.release()
 	s.p.watch.leave(&s.watched)
 	s.p.metrics.streams.Dec()

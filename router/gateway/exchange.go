@@ -251,6 +251,7 @@ func (x *exchange) end(how feature.Status, now time.Time, err error) {
 	e := x.heard.End(how, x.status, x.dispatched, now, err)
 	x.ticket.End(e)
 	x.g.metrics.requests.WithLabelValues(string(how)).Inc()
+	front.Tell(x.g.config.Tracer.Of(x.r.Context()), x.ticket, x.api, &e)
 	if x.g.log.Enabled(x.r.Context(), slog.LevelDebug) {
 		x.g.log.Debug("request ended", "decision", x.ticket.Header(), "endpoint", x.ticket.Endpoint(), "api", x.api.String(),
 			"status", string(how), "http_status", x.status, "ttft", float64(e.TTFT), "e2e", float64(e.E2E), "error", err)

@@ -40,6 +40,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spillway-llm/spillway/internal/openai"
+	"github.com/spillway-llm/spillway/internal/tracing"
 	"github.com/spillway-llm/spillway/router/front"
 	"github.com/spillway-llm/spillway/router/route"
 )
@@ -59,6 +60,10 @@ type Config struct {
 
 	// Transport reaches the endpoints. Nil means Transport(Timeouts.Connect).
 	Transport http.RoundTripper
+
+	// Tracer makes the spans of requests and of what endpoints are asked;
+	// nil: none.
+	Tracer *tracing.Tracer
 }
 
 // Timeouts bound what a request waits for. There is none for a whole streamed
@@ -117,6 +122,7 @@ type Gateway struct {
 	config    Config
 	router    *route.Router
 	transport http.RoundTripper
+	handler   http.Handler // serve, with a span around it where there is a tracer
 	log       *slog.Logger
 	metrics   *metrics
 	since     time.Time // what /v1/models says LLMs were created at
@@ -144,12 +150,16 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 	if g.transport == nil {
 		g.transport = Transport(config.Timeouts.Connect)
 	}
+	g.transport = config.Tracer.Transport(g.transport)
+	g.handler = config.Tracer.Handler(http.HandlerFunc(g.serve))
 	return g
 }
 
 // ServeHTTP answers one request. It panics with http.ErrAbortHandler, as
 // net/http wants it, where a client's connection must be broken.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
+
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	if !served(r.URL.Path) {
 		g.refuse(w, front.Refuse(http.StatusNotFound, "unknown_path", "this router serves paths below /v1 only"))
 		return

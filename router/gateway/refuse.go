@@ -35,5 +35,6 @@ func (x *exchange) reject(err error) {
 	if broken != nil {
 		x.g.log.Error("request failed in the router", "error", broken)
 	}
+	x.g.config.Tracer.Of(x.r.Context()).Fail(f.Reason)
 	x.g.refuse(x.w, f)
 }

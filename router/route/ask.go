@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/internal/tracing"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
 )
@@ -54,6 +55,8 @@ func (s *scratch) choose(k int) {
 func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, out []feature.Forecast) asking {
 	ctx, cancel := context.WithTimeout(ctx, r.config.ForecastDeadline)
 	defer cancel()
+	ctx, span := r.config.Tracer.Child(ctx, "forecast")
+	defer span.End()
 	began := time.Now()
 	answer, err := r.forecaster.Forecast(ctx, llm, vectors, out)
 	r.metrics.forecast.Observe(time.Since(began).Seconds())
@@ -63,14 +66,18 @@ func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, 
 	}
 	a.result, a.why = classify(err)
 	a.detail = err
+	span.Count(tracing.KeyCandidates, len(vectors))
 	if err != nil {
+		span.Fail(resultNames[a.result])
 		return a
 	}
+	span.Count(tracing.KeyBundle, int(answer.Bundle))
 	long, absurd := correction.Screen(vectors, out)
 	r.metrics.unforecast.WithLabelValues(answerOutOfRange).Add(float64(long))
 	if absurd >= 0 {
 		f := &out[absurd]
 		a.result, a.why = correction.Invalid, ErrImplausible.Error()
+		span.Fail(resultNames[a.result])
 		a.detail = fmt.Errorf("bundle %d forecast TTFT %g s, TPOT %g s, residuals %v", answer.Bundle, f.TTFT.P50, f.TPOT.P50, f.Residual)
 	}
 	return a

@@ -27,6 +27,8 @@ func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a decision id: %w", err)
 	}
+	ctx, span := r.config.Tracer.Child(ctx, "decision")
+	defer span.End()
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
 	chain := s.chain(q, r.perByte(q), r.config.Salt)
@@ -51,11 +53,14 @@ func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 		return nil, err
 	}
 	if t == nil {
+		r.label(span, s, a)
 		return nil, r.turnAway(s, q, feature.ID(id), a)
 	}
 	t.id = feature.ID(id)
 	defer t.endUnless(&t.recorded) // what was charged is settled, also in a panic
 	t.record(s, q, a)
+	t.label(span)
+	r.label(span, s, a)
 	r.metrics.decided(s, r.fallback(s, a))
 	return t, nil
 }

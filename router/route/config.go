@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/internal/tracing"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
 )
@@ -49,6 +50,9 @@ type Config struct {
 	CompleteShare float64 // and this share of larger ones
 
 	TokensPerByte float64 // of prompt text, until learned
+
+	// Tracer makes the spans of decisions and forecasts; nil: none.
+	Tracer *tracing.Tracer
 
 	// Salt is a secret that hashes of prompts begin with, the same for all
 	// routers that share; empty where they leave no router.

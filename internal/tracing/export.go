@@ -1,0 +1,159 @@
+package tracing
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/credentials"
+)
+
+// newExporter sends to the receiver of a configuration that was checked. Secrets
+// for it come from the environment, as OpenTelemetry has it.
+func newExporter(ctx context.Context, c *Config) (sdk.SpanExporter, error) {
+	u, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	protection := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		text, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		protection.RootCAs = x509.NewCertPool()
+		if !protection.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM", c.CAFile)
+		}
+	}
+	if c.Protocol == HTTP {
+		path := u.Path
+		if strings.Trim(path, "/") == "" {
+			path = "/v1/traces"
+		}
+		options := []otlptracehttp.Option{otlptracehttp.WithEndpoint(u.Host), otlptracehttp.WithURLPath(path)}
+		if u.Scheme == "http" {
+			options = append(options, otlptracehttp.WithInsecure())
+		} else {
+			options = append(options, otlptracehttp.WithTLSClientConfig(protection))
+		}
+		return otlptracehttp.New(ctx, options...)
+	}
+	options := []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(u.Host)}
+	if u.Scheme == "http" {
+		options = append(options, otlptracegrpc.WithInsecure())
+	} else {
+		options = append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(protection)))
+	}
+	return otlptrace.New(ctx, otlptracegrpc.NewClient(options...))
+}
+
+// Keys of attributes.
+const (
+	KeyLLM        = "spillway.llm"
+	KeyPolicy     = "spillway.policy"
+	KeyEndpoint   = "spillway.endpoint"
+	KeyCandidates = "spillway.candidates" // of a decision; of a forecast, those asked about
+	KeyState      = "spillway.state"      // of forecasts: live, or another in which they do not decide
+	KeyFallback   = "spillway.fallback"   // why forecasts did not decide; absent where they did
+	KeyReason     = "spillway.reason"     // of the decision
+	KeyDecision   = "spillway.decision"   // its id
+	KeyBundle     = "spillway.bundle"
+	KeyAPI        = "spillway.api"
+	KeyStatus     = "spillway.status" // how the request ended
+	KeyTTFT       = "spillway.ttft"   // seconds
+	KeyTPOT       = "spillway.tpot"   // seconds
+	KeyOutput     = "spillway.output_tokens"
+	KeyError      = "error.type" // of a closed set
+	KeyHTTPStatus = "http.response.status_code"
+)
+
+// told are the attributes that leave the process: those above, and of what
+// OpenTelemetry's own instrumentation sets what says nothing of a client.
+var told = map[attribute.Key]bool{
+	KeyLLM: true, KeyPolicy: true, KeyEndpoint: true, KeyCandidates: true, KeyState: true, KeyFallback: true, KeyReason: true, KeyDecision: true,
+	KeyBundle: true, KeyAPI: true, KeyStatus: true, KeyTTFT: true, KeyTPOT: true, KeyOutput: true, KeyError: true, KeyHTTPStatus: true,
+	"http.request.method": true, "http.request.resend_count": true, "network.protocol.version": true,
+	"rpc.system": true, "rpc.system.name": true, "rpc.service": true, "rpc.method": true,
+	"rpc.response.status_code": true, "rpc.grpc.status_code": true,
+}
+
+// discreet sends spans with what may be told alone.
+type discreet struct {
+	sdk.SpanExporter
+	counts *counts
+}
+
+// ExportSpans implements sdk.SpanExporter.
+func (d *discreet) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	shown := make([]sdk.ReadOnlySpan, len(spans))
+	for i, s := range spans {
+		shown[i] = veiled{s}
+	}
+	err := d.SpanExporter.ExportSpans(ctx, shown)
+	if err != nil {
+		d.counts.spans.WithLabelValues("failed").Add(float64(len(spans)))
+	} else {
+		d.counts.spans.WithLabelValues("sent").Add(float64(len(spans)))
+	}
+	return err
+}
+
+// veiled is a span as it leaves.
+type veiled struct{ sdk.ReadOnlySpan }
+
+// Attributes implements sdk.ReadOnlySpan.
+func (v veiled) Attributes() []attribute.KeyValue {
+	var out []attribute.KeyValue
+	asks := v.SpanKind() == trace.SpanKindClient // an endpoint or a predictor, whose address is ours to tell
+	for _, a := range v.ReadOnlySpan.Attributes() {
+		if told[a.Key] || asks && (a.Key == "server.address" || a.Key == "server.port") {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Events implements sdk.ReadOnlySpan.
+func (v veiled) Events() []sdk.Event { return nil }
+
+// Status implements sdk.ReadOnlySpan: the text of an error stays here.
+func (v veiled) Status() sdk.Status { return sdk.Status{Code: v.ReadOnlySpan.Status().Code} }
+
+// counts counts spans.
+type counts struct{ spans *prometheus.CounterVec }
+
+func newCounts(reg prometheus.Registerer) *counts {
+	c := &counts{promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_tracing_spans_total",
+		Help: "Spans that ended, were sent, and could not be sent; what is neither sent nor failed waits, or was dropped because too many waited.",
+	}, []string{"what"})}
+	for _, what := range []string{"ended", "sent", "failed"} {
+		c.spans.WithLabelValues(what)
+	}
+	return c
+}
+
+// OnStart implements sdk.SpanProcessor.
+func (c *counts) OnStart(context.Context, sdk.ReadWriteSpan) {}
+
+// OnEnd implements sdk.SpanProcessor.
+func (c *counts) OnEnd(sdk.ReadOnlySpan) { c.spans.WithLabelValues("ended").Inc() }
+
+// Shutdown implements sdk.SpanProcessor.
+func (c *counts) Shutdown(context.Context) error { return nil }
+
+// ForceFlush implements sdk.SpanProcessor.
+func (c *counts) ForceFlush(context.Context) error { return nil }
