@@ -162,6 +162,10 @@ bench-advise: ## whether spillway advise names the configuration that wins in si
 bench-signals: ## what scrapes that are 1 s and 10 s old cost in simulation, against fresh ones (minutes)
 	$(Q)$(GO) run ./internal/bench/signals --out docs/results
 
+.PHONY: bench-saturation
+bench-saturation: ## what routers tell autoscalers of simulated fleets at shares of their knee (minutes)
+	$(Q)$(GO) run ./internal/bench/saturation --out docs/results
+
 .PHONY: bench-scale
 bench-scale: ## 200 endpoints: quality at 1,000 requests/s in simulation, and CPU of a real router before fake ones (minutes)
 	$(Q)$(GO) run ./internal/bench/scale --out docs/results
