@@ -153,7 +153,7 @@ const (
 var enough = [quantities]float64{ttft: decisive, e2e: decisive / 2}
 
 // truth compares a target's runs with as many of the log's policy: so many, and more
-// where their interval is wide. What the effect is does not decide about that.
+// where their interval is wide or leaves open whether the effect is decisive.
 func truth(ctx context.Context, logged, target *runs, repeats int) (out truths, err error) {
 	for n := repeats; ; n = min(n+more, again*repeats) {
 		if err := logged.extend(ctx, n); err != nil {
@@ -171,7 +171,9 @@ func truth(ctx context.Context, logged, target *runs, repeats int) (out truths, 
 // known reports whether the effect on the log's traffic is known well enough.
 func (t *truths) known() bool {
 	for q, e := range t.log {
-		if half := (e.High - e.Low) / 2; !(half <= max(enough[q], share*math.Abs(e.Mean))) {
+		half := (e.High - e.Low) / 2
+		open := e.Low < decisive && decisive < e.High || e.Low < -decisive && -decisive < e.High
+		if open || !(half <= max(enough[q], share*math.Abs(e.Mean))) {
 			return false
 		}
 	}
