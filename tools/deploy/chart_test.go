@@ -19,8 +19,7 @@ const (
 	chart = root + "/deploy/helm/spillway"
 )
 
-// variants are the releases that are rendered: by name, the files of values. All
-// but one are in a namespace that the values do not name.
+// variants are the releases that are rendered: by name, the files of values.
 var variants = []struct {
 	name   string
 	values []string
@@ -122,6 +121,8 @@ func TestChartRefuses(t *testing.T) {
 		{"a route to nowhere", "inferencePool.enabled=true,inferencePool.httpRoute.enabled=true", "inferencePool.httpRoute.parentRefs"},
 		{"a configuration of nobody", "configMap.create=false", "configMap.name"},
 		{"mutual TLS without certificates", "share.tls=mutual", "share.tlsSecret"},
+		{"TLS without certificates", "access.adminTLS=server", "access.tlsSecret"},
+		{"access without its Secret", "config.access.admin_token_file=/tmp/token", "config.access.admin_token_file"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			out, err := helm(t, "template", "spillway", chart, "--set", x.set)
@@ -145,9 +146,26 @@ func TestChartHasItsReleasesName(t *testing.T) {
 	}
 }
 
-// What the chart carries a copy of, since a chart cannot read beside itself.
-func TestChartCarriesTheRules(t *testing.T) {
+// A chart cannot read what lies beside it, so it carries a copy of the rules and
+// the dashboards.
+func TestChartCarriesCopies(t *testing.T) {
 	checkCopy(t, root+"/deploy/prometheus/rules.yaml", chart+"/files/rules.yaml")
+	dashboards, err := filepath.Glob(root + "/deploy/grafana/*.json")
+	if err != nil || len(dashboards) == 0 {
+		t.Fatalf("no dashboards (%v)", err)
+	}
+	for _, file := range dashboards {
+		checkCopy(t, file, chart+"/files/dashboards/"+filepath.Base(file))
+	}
+	copies, err := filepath.Glob(chart + "/files/dashboards/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range copies {
+		if _, err := os.Stat(root + "/deploy/grafana/" + filepath.Base(file)); err != nil {
+			t.Errorf("%s is a copy of nothing: %v", file, err)
+		}
+	}
 }
 
 func checkCopy(t *testing.T, source, target string) {

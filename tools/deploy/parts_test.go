@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"net"
@@ -26,6 +27,9 @@ const entrypoint = "/usr/local/bin/spillway"
 
 // config is what of spillway.yaml other objects depend on.
 type config struct {
+	Access struct {
+		AdminTLS string `json:"admin_tls"`
+	} `json:"access"`
 	Store struct {
 		SpoolDir string `json:"spool_dir"`
 	} `json:"store"`
@@ -80,9 +84,11 @@ func checkParts(t *testing.T, set manifest.Set) {
 				t.Errorf("%s: container %s has a command of its own: the image has but one program", manifest.Name(pod.Owner), c.Name)
 			}
 			run(t, c.Args, files)
-			checkListeners(t, pod, c, readConfig(t, files["/etc/spillway/spillway.yaml"]))
+			config := readConfig(t, files["/etc/spillway/spillway.yaml"])
+			checkListeners(t, pod, c, config)
+			checkProbes(t, pod, c, config)
 			if c.Name == "router" {
-				checkRouter(t, set, pod, c, readConfig(t, files["/etc/spillway/spillway.yaml"]))
+				checkRouter(t, set, pod, c, config)
 			}
 		}
 	}
@@ -151,6 +157,27 @@ func checkListeners(t *testing.T, pod manifest.Pod, c corev1.Container, config c
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: container %s has ports %v and is told to listen on %v", manifest.Name(pod.Owner), c.Name, got, want)
+	}
+}
+
+// checkProbes compares how a container is asked for its health with how its admin
+// listener answers.
+func checkProbes(t *testing.T, pod manifest.Pod, c corev1.Container, config config) {
+	t.Helper()
+	scheme := corev1.URISchemeHTTP
+	if tls := config.Access.AdminTLS; tls != "" && tls != "off" {
+		scheme = corev1.URISchemeHTTPS
+	}
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if probe == nil {
+			continue
+		}
+		if ask := probe.HTTPGet; ask == nil || ask.Path != "/healthz" && ask.Path != "/readyz" || cmp.Or(ask.Scheme, corev1.URISchemeHTTP) != scheme {
+			t.Errorf("%s: container %s is asked %+v, want /healthz or /readyz by %s", manifest.Name(pod.Owner), c.Name, probe.ProbeHandler, scheme)
+		}
+	}
+	if probe := c.LivenessProbe; probe != nil && probe.HTTPGet.Path != "/healthz" {
+		t.Errorf("%s: container %s is killed when it is not ready", manifest.Name(pod.Owner), c.Name)
 	}
 }
 

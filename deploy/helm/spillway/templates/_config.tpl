@@ -3,6 +3,7 @@
 {{- $v := .Values -}}
 {{- range list "store.spool_dir" "router.listen" "router.admin" "router.extproc_listen" "router.share_listen"
     "router.share_salt_file" "router.drain_delay" "router.drain_timeout" "router.forecast.address"
+    "access.cert_file" "access.key_file" "access.ca_file" "access.admin_tls" "access.admin_token_file" "access.open_metrics"
     "predictor.in_process" "predictor.listen" "predictor.admin" "trainer.schedule" "trainer.admin" -}}
 {{- $at := $v.config -}}
 {{- range splitList "." . -}}
@@ -41,6 +42,20 @@
 {{- end -}}
 {{- end -}}
 
+{{- $access := dict -}}
+{{- if $v.secret.adminToken -}}
+{{- $_ := set $access "admin_token_file" "/etc/spillway-access/admin-token" -}}
+{{- end -}}
+{{- if ne $v.access.adminTLS "off" -}}
+{{- $_ := set $access "admin_tls" $v.access.adminTLS -}}
+{{- $_ := set $access "cert_file" "/etc/spillway-access-tls/tls.crt" -}}
+{{- $_ := set $access "key_file" "/etc/spillway-access-tls/tls.key" -}}
+{{- $_ := set $access "ca_file" "/etc/spillway-access-tls/ca.crt" -}}
+{{- end -}}
+{{- if $v.access.openMetrics -}}
+{{- $_ := set $access "open_metrics" true -}}
+{{- end -}}
+
 {{- $engines := $v.engines -}}
 {{- if $v.inferencePool.enabled -}}
 {{- $_ := set $router "extproc_listen" ":9002" -}}
@@ -65,6 +80,9 @@
     "router" $router
     "predictor" $predictor
     "trainer" (dict "schedule" $v.trainer.schedule "admin" ":8083") -}}
+{{- if $access -}}
+{{- $_ := set $own "access" $access -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $own (deepCopy $v.config)) -}}
 {{- end -}}
 

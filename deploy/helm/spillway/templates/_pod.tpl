@@ -47,18 +47,53 @@ securityContext:
 - name: config
   mountPath: /etc/spillway
   readOnly: true
+{{- if .Values.secret.adminToken }}
+- name: access
+  mountPath: /etc/spillway-access
+  readOnly: true
+{{- end }}
+{{- if ne .Values.access.adminTLS "off" }}
+- name: access-tls
+  mountPath: /etc/spillway-access-tls
+  readOnly: true
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
+{{/* The volumes of those mounts: (list $ CONFIGMAP). */}}
 {{- define "spillway.volumes" -}}
+{{- $v := (index . 0).Values -}}
 - name: config
   configMap:
-    name: {{ include "spillway.configMap" . }}
-{{- with .Values.extraVolumes }}
+    name: {{ index . 1 }}
+{{- if $v.secret.adminToken }}
+- name: access
+  secret:
+    secretName: {{ $v.secret.name }}
+    items:
+      - key: {{ $v.secret.adminToken }}
+        path: admin-token
+{{- end }}
+{{- if ne $v.access.adminTLS "off" }}
+- name: access-tls
+  secret:
+    secretName: {{ required "access.tlsSecret: is empty; name the Secret with tls.crt, tls.key and ca.crt, or set access.adminTLS to off" $v.access.tlsSecret }}
+{{- end }}
+{{- with $v.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* A probe of an admin listener: (list $ PATH PORT). Probes verify no certificate. */}}
+{{- define "spillway.ask" -}}
+httpGet:
+  path: {{ index . 1 }}
+  port: {{ index . 2 }}
+  {{- if ne (index . 0).Values.access.adminTLS "off" }}
+  scheme: HTTPS
+  {{- end }}
 {{- end -}}
 
 {{/* A Pod made before the configuration changed must be replaced. */}}
