@@ -77,8 +77,8 @@ func (c *Command) program() (string, error) {
 // refused, because LightGBM keeps none of those that trainers need monotone. It
 // ends when the context or the timeout does, and the program and what it has
 // started with it. The forest is checked: it must be LightGBM text that package
-// forest evaluates, with the columns of the data and no more trees than asked
-// for, and must move with no feature against its sign.
+// forest evaluates, with the columns of the data and no more trees and leaves than
+// asked for, and must move with no feature against its sign.
 func (c *Command) Train(ctx context.Context, data gbdt.Data, opts gbdt.Options) (*forest.Forest, error) {
 	f, err := c.train(ctx, &data, &opts)
 	if err != nil {
@@ -147,6 +147,11 @@ func fits(f *forest.Forest, data *gbdt.Data, opts *gbdt.Options) error {
 		return fmt.Errorf("it wrote a forest for objective %q, asked for regression", h.Objective)
 	case f.Trees() > opts.Trees:
 		return fmt.Errorf("it wrote a forest of %d trees, asked for at most %d", f.Trees(), opts.Trees)
+	}
+	for i := range f.Trees() {
+		if n := len(f.Tree(i).Leaves); n > opts.Leaves {
+			return fmt.Errorf("it wrote a tree of %d leaves, asked for at most %d", n, opts.Leaves)
+		}
 	}
 	if err := falls(f, opts.MonotoneSigns); err != nil {
 		return fmt.Errorf("it wrote a forest that is not monotone: %w", err)

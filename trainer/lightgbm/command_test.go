@@ -146,6 +146,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 			t.Setenv(stubText, strings.Replace(text, "objective=regression", "objective=binary sigmoid:1", 1))
 		},
 		"of 20 trees, asked for at most 5":      func(_ *lightgbm.Command, o *gbdt.Options) { t.Setenv(stubText, text); o.Trees = 5 },
+		"leaves, asked for at most 2":           func(_ *lightgbm.Command, o *gbdt.Options) { t.Setenv(stubText, text); o.Leaves = 2 },
 		"is not monotone: tree 0: from 2 to 1 ": func(*lightgbm.Command, *gbdt.Options) { t.Setenv(stubText, falling(data.FeatureNames)) },
 	} {
 		t.Setenv(stubText, "")

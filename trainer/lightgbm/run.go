@@ -32,7 +32,12 @@ func run(ctx context.Context, program, dir, config string, timeout time.Duration
 	cmd.Stdout, cmd.Stderr = &said, &said
 	// What it starts on its part is ended with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error {
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != syscall.ESRCH {
+			return err
+		}
+		return os.ErrProcessDone
+	}
 	cmd.WaitDelay = afterwards
 	err := cmd.Run()
 	switch {
@@ -48,7 +53,7 @@ func run(ctx context.Context, program, dir, config string, timeout time.Duration
 
 // secrets are what the trainer is told in its environment and no program that
 // it runs need know.
-var secrets = []string{"DATABASE_URL=", "LISTEN_DATABASE_URL="}
+var secrets = []string{"DATABASE_URL=", "LISTEN_DATABASE_URL=", "PGPASSWORD="}
 
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
