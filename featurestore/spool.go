@@ -1,7 +1,9 @@
 package featurestore
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +20,9 @@ import (
 //
 // It is safe for concurrent use; one goroutine replays.
 type spool struct {
-	dir         string
-	limit       int64 // bytes of all segments together
+	home        string // the directory of the configuration
+	dir         string // home, or a folder in it
+	limit       int64  // bytes of all segments together
 	segmentSize int64
 	lock        *os.File
 
@@ -36,21 +39,28 @@ type spool struct {
 // full spool drops that share of what it holds at a time.
 const segmentsAtLeast = 16
 
-// openSpool opens the spool in dir with what earlier processes left there.
-func openSpool(dir string, limit int64) (*spool, error) {
+// openSpool opens the spool in dir with what earlier processes left there. A shared
+// one is in a folder of its own in dir where another process has dir.
+func openSpool(dir string, limit int64, shared bool) (*spool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the spool: %w", err)
 	}
-	s := &spool{dir: dir, limit: limit, segmentSize: min(max(limit/segmentsAtLeast, 1), 64<<20)}
+	s := &spool{home: dir, dir: dir, limit: limit, segmentSize: min(max(limit/segmentsAtLeast, 1), 64<<20)}
 	var err error
-	if s.lock, err = lockSpool(dir); err != nil {
+	s.lock, err = lockSpool(dir)
+	if shared && errors.Is(err, errSpoolInUse) {
+		if s.dir, err = os.MkdirTemp(dir, folderPrefix); err != nil {
+			return nil, fmt.Errorf("open the spool: %w", err)
+		}
+		s.lock, err = lockSpool(s.dir)
+	}
+	if err != nil {
 		return nil, err
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*.spool"))
+	paths, err := segmentsIn(s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the spool: %w", err)
 	}
-	slices.Sort(paths)
 	for _, path := range paths {
 		number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".spool"), 16, 64)
 		if err != nil {
@@ -72,6 +82,11 @@ func openSpool(dir string, limit int64) (*spool, error) {
 	return s, nil
 }
 
+// folderPrefix begins the names of folders of those who share a spool's directory.
+const folderPrefix = "beside-"
+
+var errSpoolInUse = errors.New("in use by another process: give each its own")
+
 // lockSpool keeps a second process out of dir.
 func lockSpool(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -80,9 +95,87 @@ func lockSpool(dir string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("the spool directory %s is in use by another process: give each its own", dir)
+		return nil, fmt.Errorf("the spool directory %s is %w", dir, errSpoolInUse)
 	}
 	return f, nil
+}
+
+// segmentsIn lists the segments in dir, oldest first.
+func segmentsIn(dir string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.spool"))
+	slices.Sort(paths)
+	return paths, err
+}
+
+// adopt takes over what ended processes left in the folders of a shared spool. It
+// returns how many rows came, and how many were dropped for the limit.
+func (s *spool) adopt() (came, dropped int, err error) {
+	folders, err := filepath.Glob(filepath.Join(s.home, folderPrefix+"*"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, dir := range append(folders, s.home) {
+		if dir == s.dir {
+			continue
+		}
+		c, d, adopting := s.adoptFrom(dir)
+		came, dropped, err = came+c, dropped+d, errors.Join(err, adopting)
+	}
+	return came, dropped, err
+}
+
+func (s *spool) adoptFrom(dir string) (came, dropped int, err error) {
+	lock, err := lockSpool(dir)
+	if errors.Is(err, errSpoolInUse) || errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, nil // its process lives, or another took it over
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	defer lock.Close()
+	paths, err := segmentsIn(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, path := range paths {
+		seg, err := survey(path)
+		if err != nil {
+			return came, dropped, fmt.Errorf("take over a spool: %w", err)
+		}
+		d, err := s.add(seg)
+		if err != nil {
+			return came, dropped, fmt.Errorf("take over a spool: %w", err)
+		}
+		came, dropped = came+seg.rows, dropped+d
+	}
+	if dir != s.home {
+		forget(dir)
+	}
+	return came, dropped, nil
+}
+
+// add moves another's segment to the end of this spool.
+func (s *spool) add(seg *segment) (dropped int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := segmentPath(s.dir, s.next)
+	if err := os.Rename(seg.path, path); err != nil {
+		return 0, err
+	}
+	s.seal()
+	s.next++
+	seg.path = path
+	s.segments = append(s.segments, seg)
+	s.bytes += seg.size
+	s.rows += seg.rows
+	return s.trim(), nil
+}
+
+// forget removes the folder of one that shared a spool, which holds nothing but its
+// lock.
+func forget(dir string) {
+	_ = os.Remove(filepath.Join(dir, "lock"))
+	_ = os.Remove(dir)
 }
 
 func (s *spool) close() {
@@ -92,6 +185,9 @@ func (s *spool) close() {
 		_ = s.file.Sync()
 	}
 	s.seal()
+	if s.dir != s.home && len(s.segments) == 0 {
+		forget(s.dir)
+	}
 	_ = s.lock.Close()
 }
 

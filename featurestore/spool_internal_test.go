@@ -106,7 +106,7 @@ func FuzzSegment(f *testing.F) {
 		if err := os.WriteFile(segmentPath(dir, 1), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := openSpool(dir, 1<<20)
+		s, err := openSpool(dir, 1<<20, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestSpoolTornTail(t *testing.T) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		s, err := openSpool(dir, 1<<20)
+		s, err := openSpool(dir, 1<<20, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestSpoolTornTail(t *testing.T) {
 		for whole < len(ends) && ends[whole] <= cut {
 			whole++
 		}
-		if s, err = openSpool(dir, 1<<20); err != nil {
+		if s, err = openSpool(dir, 1<<20, false); err != nil {
 			t.Fatal(err)
 		}
 		defer s.close()
@@ -197,7 +197,7 @@ func TestSpoolTornTail(t *testing.T) {
 // A flipped bit costs its own row, is counted, and no other.
 func TestSpoolDamage(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openSpool(dir, 1<<20)
+	s, err := openSpool(dir, 1<<20, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestSpoolDamage(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = openSpool(dir, 1<<20); err != nil {
+	if s, err = openSpool(dir, 1<<20, false); err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
@@ -238,7 +238,7 @@ func TestSpoolKeepsItsLimit(t *testing.T) {
 		defer func() { _ = os.RemoveAll(dir) }()
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		const limit = 20_000
-		s, err := openSpool(dir, limit)
+		s, err := openSpool(dir, limit, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestSpoolKeepsItsLimit(t *testing.T) {
 				// Replayed rows of a segment not yet finished come again.
 				_, before := s.held()
 				s.close()
-				if s, err = openSpool(dir, limit); err != nil {
+				if s, err = openSpool(dir, limit, false); err != nil {
 					t.Fatal(err)
 				}
 				got, _ = peek(s)
@@ -332,7 +332,7 @@ func peek(s *spool) (records []record, err error) {
 // frames only.
 func TestSpoolDiskFull(t *testing.T) {
 	dir := t.TempDir()
-	s, err := openSpool(dir, 1<<20)
+	s, err := openSpool(dir, 1<<20, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,9 @@ type WriterConfig struct {
 	QueueSize     int           // rows held in memory before the spool takes over; default 8192
 	BatchSize     int           // rows of one transaction; default 512
 	FlushInterval time.Duration // longest time a row waits for its batch; default 200 ms
-	SpoolDir      string        // directory of the spool, for this writer alone
+	SpoolDir      string        // directory of the spool, for this writer alone unless SharedSpool
 	SpoolBytes    int64         // most the spool holds; default 1 GiB
+	SharedSpool   bool          // whether others may have SpoolDir too: each then has a folder, and takes over what ended ones left
 	WriteTimeout  time.Duration // of one transaction; default 10 s
 	StopTimeout   time.Duration // how long Run goes on writing after its context ended; default 5 s
 
@@ -92,7 +93,7 @@ func NewWriter(store *Store, config WriterConfig) (*Writer, error) {
 		return nil, errors.New("store.spool_dir is empty: name a directory for rows that wait for the database")
 	}
 	config.setDefaults()
-	spool, err := openSpool(config.SpoolDir, config.SpoolBytes)
+	spool, err := openSpool(config.SpoolDir, config.SpoolBytes, config.SharedSpool)
 	if err != nil {
 		return nil, fmt.Errorf("store.spool_dir: %w", err)
 	}
@@ -238,8 +239,34 @@ func (w *Writer) keep(batch []record) {
 	}
 }
 
+// adoptEvery is how often a writer looks for what others left in a shared spool.
+const adoptEvery = time.Second
+
+// adopt takes over what ended writers left in a shared spool.
+func (w *Writer) adopt() {
+	came, dropped, err := w.spool.adopt()
+	if came > 0 {
+		w.progress.begin(int64(came))
+		w.log.Info("rows that another process left wait in the spool", "rows", came)
+	}
+	if dropped > 0 {
+		w.drop(dropSpoolFull, dropped, nil)
+		w.progress.end(int64(dropped))
+	}
+	if err != nil {
+		w.log.Error("what another process left in the spool can't be taken over, trying again", "error", err)
+	}
+}
+
 // flush brings batches and the spool to the database until batches ends.
 func (w *Writer) flush(ctx, writing context.Context) {
+	var adopt <-chan time.Time // nil: never
+	if w.config.SharedSpool {
+		tick := time.NewTicker(adoptEvery)
+		defer tick.Stop()
+		adopt = tick.C
+		w.adopt()
+	}
 	for {
 		w.replay(ctx, writing)
 		select {
@@ -254,6 +281,8 @@ func (w *Writer) flush(ctx, writing context.Context) {
 			}
 			w.progress.end(int64(len(batch)))
 		case <-w.wake:
+		case <-adopt:
+			w.adopt()
 		}
 	}
 }
