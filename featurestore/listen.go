@@ -38,6 +38,7 @@ func (s *Store) Listen(ctx context.Context, listenURL string, heard func(version
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}
+	setUnlessSet(config.RuntimeParams, "application_name", application)
 	wait := relistenWait
 	for {
 		connected, err := listenOnce(ctx, config, s.log, heard)

@@ -16,7 +16,8 @@ const (
 	day        = 24 * time.Hour
 	dayInName  = "20060102"
 	maxDays    = 366
-	lockAtMost = `SET LOCAL lock_timeout = '5s'`
+	waitAtMost = `SET LOCAL lock_timeout = '30s'` // for others who change the schema
+	lockAtMost = `SET LOCAL lock_timeout = '5s'`  // for writers, who meanwhile wait behind it
 )
 
 var partitioned = []string{"decisions", "outcomes"}
@@ -217,6 +218,9 @@ func (s *Store) dropPartition(ctx context.Context, table string, d time.Time) er
 // rather than hold up the writers behind a long query.
 func (s *Store) underLock(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, waitAtMost); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, takeLock, lockKey); err != nil {
 			return err
 		}

@@ -42,9 +42,9 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-func empty(t *testing.T) *featurestore.Store {
+// empty leaves nothing in a database.
+func empty(t *testing.T, fresh string) {
 	t.Helper()
-	fresh := featurestoretest.URL(t)
 	conn, err := pgx.Connect(t.Context(), fresh)
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +58,12 @@ func empty(t *testing.T) *featurestore.Store {
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return open(t, fresh)
 }
 
 func TestMigrateTogether(t *testing.T) {
-	store := empty(t)
+	url := featurestoretest.URL(t)
+	empty(t, url)
+	store := open(t, url)
 	if st, err := store.Status(t.Context()); err != nil || st.Migration != 0 || st.Latest == 0 {
 		t.Errorf("before: %+v %v", st, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,16 +28,17 @@ var (
 	ErrLeaseLost = errors.New("lease lost")
 )
 
-// connectTimeout bounds one attempt to connect, where the URL sets none.
-const connectTimeout = 5 * time.Second
-
 // Options of a Store. The zero value is usable.
 type Options struct {
 	// Logger hears of what the store does by itself; nil is silent.
 	Logger *slog.Logger
-	// MaxConns bounds the connections; 0 is pgx's default, the larger of 4
-	// and the number of CPUs.
+	// MaxConns bounds the connections where the URL has no pool_max_conns; 0 is
+	// pgx's default, the larger of 4 and the number of CPUs.
 	MaxConns int32
+	// StatementTimeout is how long the server lets a statement run where the URL has
+	// no statement_timeout; 0 is the server's own. Behind a pooler that takes no such
+	// setting it is the role's.
+	StatementTimeout time.Duration
 	// Lazy makes Open succeed without a reachable database. Every method then
 	// fails until it is reachable, and works from then on.
 	Lazy bool
@@ -55,22 +55,13 @@ type Store struct {
 // Open connects to the database at url, which users give as DATABASE_URL: its
 // errors are one sentence that names it. It does not migrate.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	if strings.TrimSpace(url) == "" {
-		return nil, errors.New("DATABASE_URL is empty: set it to a Postgres URL such as postgres://user@host:5432/spillway")
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := poolConfig(url, o, log)
 	if err != nil {
-		return nil, fmt.Errorf("DATABASE_URL is not a Postgres URL such as postgres://user@host:5432/spillway: %s", oneLine(err))
-	}
-	// Describes a statement once a connection and leaves nothing prepared on
-	// the server, which a pooler in transaction mode would lose.
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = connectTimeout
-	}
-	config.AfterConnect = registerFloatArrays
-	if o.MaxConns > 0 {
-		config.MaxConns = o.MaxConns
+		return nil, err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -82,35 +73,11 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 			return nil, connectError(config.ConnConfig, err)
 		}
 	}
-	log := o.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &Store{pool: pool, log: log}, nil
 }
 
 // Close ends all connections, waiting for those in use.
 func (s *Store) Close() { s.pool.Close() }
-
-// connectError says in one sentence what about DATABASE_URL did not work.
-func connectError(c *pgx.ConnConfig, err error) error {
-	server := fmt.Sprintf("%s:%d", c.Host, c.Port)
-	if strings.HasPrefix(c.Host, "/") {
-		server = c.Host
-	}
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		switch {
-		case refused.Code == "3D000":
-			return fmt.Errorf("DATABASE_URL names the database %q, which does not exist on %s", c.Database, server)
-		case strings.HasPrefix(refused.Code, "28"):
-			return fmt.Errorf("DATABASE_URL names the user %q, whom %s refused: %s", c.User, server, refused.Message)
-		}
-	}
-	return fmt.Errorf("no database answers at %s, where DATABASE_URL points: %s", server, oneLine(err))
-}
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // failed gives err the context of what was being done, and names the cure
 // when the schema is missing or older than this binary.
@@ -126,37 +93,65 @@ func failed(doing string, err error) error {
 // the schema and its partitions change.
 const lockKey = 0x5350494c // "SPIL"
 
-const takeLock = `SELECT pg_advisory_xact_lock($1)`
+const (
+	takeLock = `SELECT pg_advisory_xact_lock($1)`
+	tryLock  = `SELECT pg_try_advisory_xact_lock($1)`
+
+	migrateAgain = 200 * time.Millisecond // until the lock is looked at again
+)
 
 // Migrate brings the schema to the version of this binary. Several processes
-// may migrate at once: one works, the others wait and find nothing to do.
+// may migrate at once: one works, the others wait and find nothing to do. It takes
+// one connection beside the pool's.
 func (s *Store) Migrate(ctx context.Context) error {
 	// The lock lives in a transaction of a connection of its own while goose
 	// works on the pool's, so a pooler in transaction mode keeps it where it
-	// is, and a pool of one connection does not wait for itself.
+	// is, and a pool of one connection does not wait for itself. Who waits does
+	// so without a transaction: it would keep a session of the pooler's from the
+	// one who works.
 	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 	if err != nil {
 		return connectError(s.pool.Config().ConnConfig, err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, takeLock, lockKey); err != nil {
-			return failed("lock the schema", err)
-		}
-		provider, done, err := s.migrations()
-		if err != nil {
+	for {
+		version, latest, err := s.Version(ctx)
+		if err != nil || version == latest {
 			return err
 		}
-		defer done()
-		results, err := provider.Up(ctx)
-		for _, r := range results {
-			s.log.Info("schema migrated", "migration", r.Source.Path, "seconds", r.Duration.Seconds())
-		}
+		var locked bool
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if err := tx.QueryRow(ctx, tryLock, lockKey).Scan(&locked); err != nil || !locked {
+				return err
+			}
+			return s.migrate(ctx)
+		})
 		if err != nil {
 			return fmt.Errorf("migrate the database schema: %w", err)
 		}
-		return nil
-	})
+		if locked {
+			return nil
+		}
+		select {
+		case <-time.After(migrateAgain):
+		case <-ctx.Done():
+			return fmt.Errorf("migrate the database schema: %w", ctx.Err())
+		}
+	}
+}
+
+// migrate does what Migrate does, under its lock.
+func (s *Store) migrate(ctx context.Context) error {
+	provider, done, err := s.migrations()
+	if err != nil {
+		return err
+	}
+	defer done()
+	results, err := provider.Up(ctx)
+	for _, r := range results {
+		s.log.Info("schema migrated", "migration", r.Source.Path, "seconds", r.Duration.Seconds())
+	}
+	return err
 }
 
 // migrations opens goose on the pool. done must be called in the end.

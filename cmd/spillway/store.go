@@ -13,10 +13,20 @@ import (
 	"github.com/spillway-llm/spillway/internal/telemetry"
 )
 
-// openStore opens the store at DATABASE_URL. A lazy one need not be reachable
-// yet.
+// Limits of one process at the database, where DATABASE_URL sets none.
+const (
+	storeConns    = 8               // beside one that listens, and one while the schema changes
+	serviceAtMost = 5 * time.Minute // for a statement of a service; a verb's export goes on for as long as its file takes
+)
+
+// openStore opens the store at DATABASE_URL. That of a service is lazy: it need not
+// be reachable yet.
 func openStore(ctx context.Context, log *slog.Logger, lazy bool) (*featurestore.Store, error) {
-	return featurestore.Open(ctx, databaseURL(), featurestore.Options{Logger: log, Lazy: lazy, MaxConns: 8})
+	o := featurestore.Options{Logger: log, Lazy: lazy, MaxConns: storeConns}
+	if lazy {
+		o.StatementTimeout = serviceAtMost
+	}
+	return featurestore.Open(ctx, databaseURL(), o)
 }
 
 // askStore opens the store for a verb that ends at once.

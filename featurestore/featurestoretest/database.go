@@ -82,6 +82,22 @@ func URL(t testing.TB) string {
 	return within(name)
 }
 
+// Pooled is the URL of the same database through a PgBouncer in transaction mode,
+// with sessions shared by all who connect. It ends with the test.
+func Pooled(t testing.TB, database string, sessions int) string {
+	t.Helper()
+	pooler, err := pglocal.StartPooler(t.Context(), shared.cluster, sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pooler.Stop)
+	through, err := pooler.Through(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return through
+}
+
 // start runs the cluster and fills the template.
 func start() error {
 	dir, err := os.MkdirTemp("", "spillway-test-")

@@ -1,6 +1,7 @@
 package pglocal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 const (
 	user     = "spillway" // the superuser of a private cluster
 	database = "spillway"
-	port     = "5432" // only a part of the socket's name
+	usual    = "5432" // port, only a part of the socket's name
 
 	startAtMost = 60 * time.Second // crash recovery included
 	stopAtMost  = 30 * time.Second
@@ -35,7 +36,7 @@ type Config struct {
 	// Logger hears of starts and stops; nil is silent.
 	Logger *slog.Logger
 	// Settings are added to the server's configuration, for example
-	// {"fsync": "off"} in a test.
+	// {"fsync": "off"} in a test. A port there is also of its socket's name.
 	Settings map[string]string
 	// Binaries says where the server's binaries come from.
 	Binaries Binaries
@@ -80,6 +81,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	}
 	return c, nil
 }
+
+func (c *Cluster) port() string { return cmp.Or(c.config.Settings["port"], usual) }
 
 func (c *Cluster) data() string { return filepath.Join(c.config.DataDir, "pg") }
 
@@ -173,7 +176,7 @@ const socketLimit = 103
 // under the temporary one where that path is too long for a socket.
 func (c *Cluster) socketDir() (string, error) {
 	dir := filepath.Join(c.config.DataDir, "run")
-	if len(dir)+len("/.s.PGSQL."+port+".lock") <= socketLimit {
+	if len(dir)+len("/.s.PGSQL."+c.port()+".lock") <= socketLimit {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", err
 		}
@@ -245,7 +248,7 @@ func (c *Cluster) launch(ctx context.Context) error {
 		"listen_addresses":        "",
 		"unix_socket_directories": c.sockets,
 		"unix_socket_permissions": "0700",
-		"port":                    port,
+		"port":                    c.port(),
 		"shared_buffers":          "64MB",
 		"max_connections":         "60",
 		"log_min_messages":        "warning",
@@ -322,7 +325,7 @@ func createDatabase(ctx context.Context, conn *pgx.Conn) error {
 func (c *Cluster) URL() string { return c.url(database) }
 
 func (c *Cluster) url(database string) string {
-	query := url.Values{"host": {c.sockets}, "port": {port}, "sslmode": {"disable"}}
+	query := url.Values{"host": {c.sockets}, "port": {c.port()}, "sslmode": {"disable"}}
 	return (&url.URL{Scheme: "postgres", User: url.User(user), Path: "/" + database, RawQuery: query.Encode()}).String()
 }
 
