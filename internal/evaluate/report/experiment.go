@@ -20,7 +20,7 @@ var measured = map[experiment.Quantity]string{
 
 // switchbackCaveats and splitCaveats say in plain words what the numbers can't see.
 var switchbackCaveats = []string{
-	"The units are pairs of blocks, not requests. A request counts in the block in which it was decided on, whatever it meets later.",
+	"The units are pairs of blocks, not requests. A request counts in the block in which it was decided on, whatever it meets later; by TPOT and end-to-end latency none counts that would run on for long when the other arm decides.",
 	"An arm is judged among the queues and prefixes that the other arm left, for as long as the burn-in does not let go of them. " +
 		"Where the difference is another in the second half of blocks than in the first, it did not.",
 	"Latencies are of the requests that have them; those that failed stand in a row of their own, and those that clients gave up in none. " +
