@@ -93,7 +93,7 @@ func (w *world) raise() (err error) {
 		return err
 	}
 	if w.load, err = w.start("load", "load", "--url", "http://"+w.front, "--model", llm, "--workload", "interactive-chat",
-		"--concurrency", strconv.Itoa(clients), "--seed", strconv.FormatUint(w.o.seed, 10)); err != nil {
+		"--concurrency", strconv.Itoa(clients), "--rate", "20", "--seed", strconv.FormatUint(w.o.seed, 10)); err != nil {
 		return err
 	}
 	w.say("%d engines, router, predictor, trainer, load and Prometheus run", engines)
