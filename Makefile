@@ -74,8 +74,8 @@ test-console: ## the console in headless Chromium, with pictures in bin/console 
 	$(Q)scripts/test-console bin/console $(PAGES)
 
 .PHONY: verify-deploy
-verify-deploy: build ## chart, kustomize, Compose, image and alert rules: decoded, followed, run (minutes the first time: it compiles Helm; SHORT=1 does without)
-	$(Q)scripts/step verify-deploy scripts/verify-deploy bin/spillway $(if $(SHORT),--short) $(V)
+verify-deploy: build ## chart, kustomize, Compose, image and alert rules: decoded, followed, run (minutes the first time: it compiles Helm)
+	$(Q)scripts/step verify-deploy scripts/verify-deploy bin/spillway $(V)
 
 .PHONY: generate-deploy
 generate-deploy: build ## write anew what of deploy/ is generated: the chart's copies, the kustomize bases
@@ -84,6 +84,17 @@ generate-deploy: build ## write anew what of deploy/ is generated: the chart's c
 .PHONY: verify-dashboards
 verify-dashboards: setup build ## alert rules and their tests, and every expression of dashboards and rules against a short run (1 min; installs Debian's Prometheus)
 	$(Q)scripts/step verify-dashboards scripts/verify-dashboards
+
+AUDIT = $(GO) tool -modfile=tools/audit/go.mod
+
+.PHONY: sbom
+sbom: build ## what is in the binary, with licences, as CycloneDX: bin/spillway.cdx.json
+	$(Q)$(AUDIT) cyclonedx-gomod bin -json -licenses -output bin/spillway.cdx.json bin/spillway
+	@echo "bin/spillway.cdx.json"
+
+.PHONY: vulncheck
+vulncheck: build ## known vulnerabilities of what the binary calls (asks vuln.go.dev, or GOVULNDB=file:///path)
+	$(Q)$(AUDIT) govulncheck $(if $(GOVULNDB),-db '$(GOVULNDB)') -mode=binary bin/spillway
 
 .PHONY: quickstart
 quickstart: setup build ## execute the commands of the quick start as they stand there (3 min; make quickstart LIMIT=30 is short)

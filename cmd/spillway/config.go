@@ -77,6 +77,8 @@ type RouterConfig struct {
 	EndpointsFile string           `yaml:"endpoints_file"`     // a file with the same list, watched
 	Discovery     DiscoveryConfig  `yaml:"discovery"`          // finding endpoints that nobody lists
 	MaxBodyBytes  int64            `yaml:"max_body_bytes"`     // longest request body; a longer one is answered 413
+	MaxRequests   int              `yaml:"max_requests"`       // requests on their way at once through the front door; one more is answered 503; 0: no bound
+	MaxOfClient   int              `yaml:"max_per_client"`     // the same of one IP address, which may be a proxy's; one more is answered 429; 0: no bound
 	AskUsage      bool             `yaml:"ask_usage"`          // ask engines for the token counts of streamed answers, and strip them where the client did not ask
 	FirstByte     time.Duration    `yaml:"first_byte_timeout"` // until a streamed answer begins
 	Answer        time.Duration    `yaml:"answer_timeout"`     // until an answer that is not streamed is there
@@ -198,7 +200,7 @@ func defaultConfig() Config {
 			},
 			Discovery:    defaultDiscovery(),
 			Scrape:       ScrapeConfig{Interval: time.Second, Timeout: 3 * time.Second, MaxAge: r.ScrapeMaxAge},
-			MaxBodyBytes: g.MaxBody, AskUsage: true,
+			MaxBodyBytes: g.MaxBody, MaxRequests: g.MaxRequests, MaxOfClient: g.MaxOfClient, AskUsage: true,
 			FirstByte: g.Timeouts.FirstByte, Answer: g.Timeouts.Answer, Idle: g.Timeouts.Idle,
 			Drain:        router.DefaultDrainTimeout,
 			CompleteUpTo: r.CompleteUpTo, CompleteShare: r.CompleteShare, TokensPerByte: r.TokensPerByte,

@@ -71,6 +71,7 @@ func (c *Config) router() (router.Config, error) {
 	}
 	g := gateway.Defaults()
 	g.MaxBody, g.AskUsage = c.Router.MaxBodyBytes, c.Router.AskUsage
+	g.MaxRequests, g.MaxOfClient = c.Router.MaxRequests, c.Router.MaxOfClient
 	g.Timeouts.FirstByte, g.Timeouts.Answer, g.Timeouts.Idle = c.Router.FirstByte, c.Router.Answer, c.Router.Idle
 	x := extproc.Defaults()
 	x.MaxBody, x.MaxStreams = c.Router.MaxBodyBytes, c.Router.ExtProc.MaxStreams

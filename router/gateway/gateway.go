@@ -51,6 +51,12 @@ type Config struct {
 	// longer one is answered 413.
 	MaxBody int64
 
+	// MaxRequests is how many requests may be on their way at once; one more
+	// is answered 503. MaxOfClient is the same of one client, by its IP
+	// address; one more is answered 429. 0: no bound.
+	MaxRequests int
+	MaxOfClient int
+
 	// AskUsage makes the router ask engines for the usage of streamed answers
 	// where the client did not, and take the extra chunk out again. It gives
 	// every row an exact token count.
@@ -82,7 +88,8 @@ type Timeouts struct {
 // for whole answers leaves room for 30,000 tokens at 30 ms each.
 func Defaults() Config {
 	return Config{
-		MaxBody: 64 << 20,
+		MaxBody:     64 << 20,
+		MaxRequests: 20000,
 		Timeouts: Timeouts{
 			Body:      time.Minute,
 			Connect:   3 * time.Second,
@@ -98,6 +105,12 @@ func Defaults() Config {
 func (c *Config) Check() error {
 	if c.MaxBody <= 0 {
 		return fmt.Errorf("max_body_bytes: %d; it must be positive", c.MaxBody)
+	}
+	if c.MaxRequests < 0 {
+		return fmt.Errorf("max_requests: %d; it must not be negative; 0 is no bound", c.MaxRequests)
+	}
+	if c.MaxOfClient < 0 {
+		return fmt.Errorf("max_per_client: %d; it must not be negative; 0 is no bound", c.MaxOfClient)
 	}
 	for _, t := range []struct {
 		key  string
@@ -125,6 +138,7 @@ type Gateway struct {
 	handler   http.Handler // serve, with a span around it where there is a tracer
 	log       *slog.Logger
 	metrics   *metrics
+	limits    *limits
 	since     time.Time // what /v1/models says LLMs were created at
 	buffers   sync.Pool // of *[]byte, readSize long
 	scans     sync.Pool // of *openai.Request
@@ -143,6 +157,7 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 		transport: config.Transport,
 		log:       log,
 		metrics:   newMetrics(reg),
+		limits:    newLimits(config.MaxRequests, config.MaxOfClient),
 		since:     time.Now(),
 		buffers:   sync.Pool{New: func() any { b := make([]byte, readSize); return &b }},
 		scans:     sync.Pool{New: func() any { return new(openai.Request) }},
@@ -171,7 +186,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
 	defer x.close()
-	var err error
+	client, err := g.limits.enter(r.RemoteAddr)
+	if err != nil {
+		x.reject(err)
+		return
+	}
+	defer g.limits.leave(client)
 	if x.held, err = x.read(); err != nil {
 		x.reject(err)
 		return

@@ -9,6 +9,12 @@ import (
 	"github.com/spillway-llm/spillway/router/route"
 )
 
+// Reasons of refusals that are this front door's alone.
+const (
+	reasonRequests = "too_many_requests"
+	reasonOfClient = "client_limit"
+)
+
 type metrics struct {
 	requests *prometheus.CounterVec
 	refusals *prometheus.CounterVec
@@ -64,7 +70,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	for _, why := range []string{
 		"unknown_path", "body_too_large", "body_timeout", "body_unreadable", "bad_request", "bad_header", "content_encoding",
-		"shed", "model_not_found", "no_endpoint", "stopping", "client_abort", "internal",
+		"shed", reasonRequests, reasonOfClient, "model_not_found", "no_endpoint", "stopping", "client_abort", "internal",
 	} {
 		m.refusals.WithLabelValues(why)
 	}
