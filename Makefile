@@ -74,8 +74,8 @@ test-console: ## the console in headless Chromium, with pictures in bin/console 
 	$(Q)scripts/test-console bin/console $(PAGES)
 
 .PHONY: verify-deploy
-verify-deploy: build ## chart, kustomize, Compose, image and alert rules: decoded, followed, run (minutes the first time: it compiles Helm)
-	$(Q)scripts/step verify-deploy scripts/verify-deploy bin/spillway $(V)
+verify-deploy: build ## chart, kustomize, Compose, image and alert rules: decoded, followed, run (minutes the first time: it compiles Helm; SHORT=1 does without)
+	$(Q)scripts/step verify-deploy scripts/verify-deploy bin/spillway $(if $(SHORT),--short) $(V)
 
 .PHONY: generate-deploy
 generate-deploy: build ## write anew what of deploy/ is generated: the chart's copies, the kustomize bases
