@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 
 	"github.com/spillway-llm/spillway/router/policy"
@@ -36,6 +37,20 @@ func (c *Config) checkAddresses() error {
 			return fmt.Errorf("%s: is empty; want %s", x.key, want)
 		}
 		return fmt.Errorf("%s: %q is no address; want %s", x.key, x.address, want)
+	}
+	return c.Router.checkHandover()
+}
+
+// longestSocket is the longest path of a Unix socket that every system takes.
+const longestSocket = 103
+
+func (c *RouterConfig) checkHandover() error {
+	switch {
+	case c.Handover == "":
+	case !filepath.IsAbs(c.Handover):
+		return fmt.Errorf("router.handover: %q is no absolute path of a Unix socket, such as /run/spillway/handover.sock", c.Handover)
+	case len(c.Handover) > longestSocket:
+		return fmt.Errorf("router.handover: %q is longer than the %d bytes that a Unix socket's path may have", c.Handover, longestSocket)
 	}
 	return nil
 }

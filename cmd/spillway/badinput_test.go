@@ -98,6 +98,8 @@ func TestWrongConfiguration(t *testing.T) {
 		{"negative setting", "router: {settings: {max_ttft_penalty: -1}}\n", []string{"router.settings.max_ttft_penalty", "from 0"}},
 		{"setting that is no number", "router: {settings: {tokens_per_request: .nan}}\n", []string{"router.settings.tokens_per_request", "from 0"}},
 		{"no time for an answer", "router: {answer_timeout: 0s}\n", []string{"router.answer_timeout", "positive"}},
+		{"handover in no folder", "router: {handover: handover.sock}\n", []string{"router.handover", "absolute path"}},
+		{"handover too long", "router: {handover: /" + strings.Repeat("x", 110) + "}\n", []string{"router.handover", "103 bytes"}},
 		{"negative drain delay", "router: {drain_delay: -1s}\n", []string{"router.drain_delay", "negative"}},
 		{"peers that could not answer", "router: {peers: [\"10.0.0.2:8084\"]}\n", []string{"router.share_listen", "router.peers"}},
 		{"a peer without a port", "router: {peers: [home], share_listen: \"127.0.0.1:0\", share_salt_file: x}\n", []string{"router.peers[0]", `"home"`, "host:port"}},

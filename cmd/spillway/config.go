@@ -51,7 +51,7 @@ type LogConfig struct {
 // StoreConfig says where rows are kept.
 type StoreConfig struct {
 	DataDir    string        `yaml:"data_dir"`    // of the private Postgres that "store serve" runs
-	SpoolDir   string        `yaml:"spool_dir"`   // where rows wait while the database is away; each router needs its own
+	SpoolDir   string        `yaml:"spool_dir"`   // where rows wait while the database is away; each router needs its own, but for one that takes over (router.handover)
 	SpoolBytes int64         `yaml:"spool_bytes"` // most bytes of them, at least 1048576; the oldest go first
 	Retention  time.Duration `yaml:"retention"`   // rows older than this are dropped, by day; at least 24h, and trainer.window
 	Ahead      time.Duration `yaml:"ahead"`       // how far ahead day partitions are made
@@ -85,6 +85,7 @@ type RouterConfig struct {
 	Idle          time.Duration    `yaml:"idle_timeout"`       // between two pieces of an answer
 	DrainDelay    time.Duration    `yaml:"drain_delay"`        // how long the front door stays open after SIGTERM, while /readyz says 503; 3s to 5s in Kubernetes
 	Drain         time.Duration    `yaml:"drain_timeout"`      // then requests in flight may end; with drain_delay and 5 s more it must fit into terminationGracePeriodSeconds
+	Handover      string           `yaml:"handover"`           // path of a Unix socket where the next router on this machine takes the listeners over, and from which this one did; empty: none may
 	CompleteUpTo  int              `yaml:"complete_up_to"`     // rows hold every candidate where there are at most so many
 	CompleteShare float64          `yaml:"complete_share"`     // and of larger fleets in this share of the decisions, 0 to 1
 	TokensPerByte float64          `yaml:"tokens_per_byte"`    // tokens for each byte of prompt text, until it is learned

@@ -31,7 +31,8 @@ func routerCommand() *cobra.Command {
 watched file, or found in Kubernetes or DNS. Decisions and outcomes go to the
 store at DATABASE_URL; while it is away they wait on disk. The console, metrics
 and health are on the admin listener. SIGTERM drains: requests in flight end, new
-ones are not accepted.`,
+ones are not accepted. With router.handover a second router takes the listeners over
+from the first, which then ends, and no request is lost.`,
 		Example: `  DATABASE_URL=postgres://... spillway router --config spillway.yaml
   spillway router --config spillway.yaml --check-config
   curl localhost:8080/v1/chat/completions -d '{"model":"qwen3-32b","messages":[{"role":"user","content":"hi"}]}'`,
@@ -83,7 +84,7 @@ func (c *Config) router() (router.Config, error) {
 		return router.Config{}, err
 	}
 	config := router.Config{
-		Listen: c.Router.Listen, Picker: c.Router.ExtProc.Listen, Admin: c.Router.Admin, DrainDelay: c.Router.DrainDelay, DrainTimeout: c.Router.Drain,
+		Listen: c.Router.Listen, Picker: c.Router.ExtProc.Listen, Admin: c.Router.Admin, DrainDelay: c.Router.DrainDelay, DrainTimeout: c.Router.Drain, Handover: c.Router.Handover,
 		Pool: pool.Config{
 			Endpoints: c.Router.Endpoints, File: c.Router.EndpointsFile,
 			Interval: c.Router.Scrape.Interval, Timeout: c.Router.Scrape.Timeout,
@@ -128,7 +129,7 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	defer store.Close()
 	addCalibrations(ctx, store, config.Route.Profiles, log)
 	writer, err := featurestore.NewWriter(store, featurestore.WriterConfig{
-		SpoolDir: c.Store.SpoolDir, SpoolBytes: c.Store.SpoolBytes, Logger: log, Registerer: reg,
+		SpoolDir: c.Store.SpoolDir, SpoolBytes: c.Store.SpoolBytes, SharedSpool: c.Router.Handover != "", Logger: log, Registerer: reg,
 	})
 	if err != nil {
 		return err
