@@ -19,8 +19,9 @@
 // of the cost, fallbacks, forecasts. The true effect is that on the mean of all
 // requests of the very traffic of the log, on the very engines, from runs of both
 // with equal noise, several times, more often where these differ much; its interval
-// is Student's over them. That of a switchback is the same on longer traffic, from
-// fewer runs.
+// is Student's over them. Targets take over from the log's policy before the log
+// begins, as of a fleet that runs. That of a switchback is the same on longer
+// traffic, from fewer runs.
 //
 // # Instruments
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/bench/trial"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/fleet"
+	"github.com/spillway-llm/spillway/router/design"
 )
 
 // quantity is what a fleet is judged by.
@@ -64,8 +65,8 @@ func seen(o *fleet.Outcome, patience time.Duration) [quantities]float64 {
 	return [quantities]float64{patience.Seconds(), patience.Seconds()}
 }
 
-// run simulates a world as it is routed by s, to the end of the log or, if it is a
-// long run, to longEnds.
+// run simulates a world as it is routed by s, which takes over from the log's policy
+// where it can, to the end of the log or, if it is a long run, to longEnds.
 func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds, long bool) (means, error) {
 	p := w.period()
 	until := p.logEnds
@@ -76,7 +77,7 @@ func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds, lon
 	if err != nil {
 		return means{}, err
 	}
-	s.route(&c.Router, b)
+	w.takeOver(&c.Router, s, b)
 	var out means
 	var log, all tally
 	c.Sink = func(o fleet.Outcome) {
@@ -98,6 +99,27 @@ func (w *world) run(ctx context.Context, b *bundles, s *setting, from seeds, lon
 	out.log, out.all, out.sent = log.means(), all.means(), all.n
 	return out, nil
 }
+
+// takeOver lets a router decide by s after half of the time in which caches fill, and
+// as the log's router until then: who changes a policy changes that of a fleet that
+// runs. In one that begins empty under the target, prompts that begin alike may all
+// stick to the endpoint that happened to see the first of them, for as long as anybody
+// looks. Canaries, and a bundle that the log's policy does not ask, decide from the
+// beginning, for no router has both.
+func (w *world) takeOver(c *fleet.RouterConfig, s *setting, b *bundles) {
+	if s.canary > 0 || w.logged.canary > 0 || s.says != w.logged.says || s.name == w.logged.name {
+		s.route(c, b)
+		return
+	}
+	w.logged.route(c, b)
+	arm := fleet.Arm{Policy: s.policy, Fallback: s.fallback, Settings: s.settings}
+	c.Experiment = &fleet.Experiment{Arms: [2]fleet.Arm{arm, arm}, Switchback: &design.Switchback{
+		Name: "taken-over", Start: fleet.Begins().Add((w.period().begins / 2).Truncate(time.Microsecond)), Block: forGood, Pairs: 1, Arms: armNames,
+	}}
+}
+
+// forGood is longer than any run.
+const forGood = 1000 * time.Hour
 
 // effect is target/logged - 1, with a 95 % interval.
 type effect = trial.Change
