@@ -10,6 +10,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/telemetry"
 	"github.com/spillway-llm/spillway/internal/tracing"
+	"github.com/spillway-llm/spillway/internal/tracing/otlp"
 )
 
 // TracingConfig says where OpenTelemetry spans of requests go. Secrets of the
@@ -22,13 +23,13 @@ type TracingConfig struct {
 }
 
 func defaultTracing() TracingConfig {
-	t := tracing.Defaults()
+	t := otlp.Defaults()
 	return TracingConfig{Endpoint: t.Endpoint, Protocol: t.Protocol, SampleRatio: t.SampleRatio, CAFile: t.CAFile}
 }
 
 // config is that of a process called so.
-func (c *TracingConfig) config(service, instance string) tracing.Config {
-	return tracing.Config{
+func (c *TracingConfig) config(service, instance string) otlp.Config {
+	return otlp.Config{
 		Endpoint: c.Endpoint, Protocol: c.Protocol, SampleRatio: c.SampleRatio, CAFile: c.CAFile,
 		Service: "spillway-" + service, Instance: instance, Version: telemetry.Version(),
 	}
@@ -48,13 +49,13 @@ const flushWithin = 2 * time.Second
 
 // open begins tracing; end sends what waits. tracer is nil where there is none.
 func (c *TracingConfig) open(ctx context.Context, service, instance string, log *slog.Logger, reg prometheus.Registerer) (tracer *tracing.Tracer, end func(), err error) {
-	tracer, err = tracing.Open(ctx, c.config(service, instance), log, reg)
+	tracer, flush, err := otlp.Open(ctx, c.config(service, instance), log, reg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tracing.%w", err)
 	}
 	return tracer, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
 		defer cancel()
-		tracer.Close(ctx)
+		flush(ctx)
 	}, nil
 }

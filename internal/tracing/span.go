@@ -1,70 +1,59 @@
 package tracing
 
-import (
-	"context"
-	"net/http"
+// Span is one that has begun. One goroutine uses it.
+type Span struct{ recorder Recorder }
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
+func spanOf(r Recorder) *Span {
+	if r == nil {
+		return nil
+	}
+	return &Span{r}
+}
+
+// Keys of attributes.
+const (
+	KeyLLM        = "spillway.llm"
+	KeyPolicy     = "spillway.policy"
+	KeyEndpoint   = "spillway.endpoint"
+	KeyCandidates = "spillway.candidates" // of a decision; of a forecast, those asked about
+	KeyState      = "spillway.state"      // of forecasts: live, or another in which they do not decide
+	KeyFallback   = "spillway.fallback"   // why forecasts did not decide; absent where they did
+	KeyReason     = "spillway.reason"     // of the decision
+	KeyDecision   = "spillway.decision"   // its id
+	KeyBundle     = "spillway.bundle"
+	KeyAPI        = "spillway.api"
+	KeyStatus     = "spillway.status" // how the request ended
+	KeyTTFT       = "spillway.ttft"   // seconds
+	KeyTPOT       = "spillway.tpot"   // seconds
+	KeyOutput     = "spillway.output_tokens"
+	KeyError      = "error.type" // of a closed set
+	KeyHTTPStatus = "http.response.status_code"
 )
 
-// Span is one that has begun. One goroutine uses it.
-type Span struct{ span trace.Span }
-
-// Join begins the span of a request that another process sent, whose parent
-// stands in the headers it came with. It must be ended.
-func (t *Tracer) Join(ctx context.Context, name string, headers http.Header) (context.Context, *Span) {
-	if t == nil {
-		return ctx, nil
-	}
-	ctx = context3.Extract(ctx, propagation.HeaderCarrier(headers))
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
-	return ctx, &Span{span}
+// Keys lists all of them: no other attribute is told to anyone.
+var Keys = []string{
+	KeyLLM, KeyPolicy, KeyEndpoint, KeyCandidates, KeyState, KeyFallback, KeyReason, KeyDecision, KeyBundle,
+	KeyAPI, KeyStatus, KeyTTFT, KeyTPOT, KeyOutput, KeyError, KeyHTTPStatus,
 }
 
-// Child begins a part of the span in ctx, and nothing where there is none that
-// is sampled. It must be ended.
-func (t *Tracer) Child(ctx context.Context, name string) (context.Context, *Span) {
-	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
-		return ctx, nil
-	}
-	ctx, span := t.tracer.Start(ctx, name)
-	return ctx, &Span{span}
-}
-
-// Of is the span in ctx; nil where there is none that is sampled.
-func (t *Tracer) Of(ctx context.Context) *Span {
-	if t == nil {
-		return nil
-	}
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
-		return nil
-	}
-	return &Span{span}
-}
-
-// Text sets an attribute; keys that are not in the list of this package stay
-// here.
+// Text sets an attribute.
 func (s *Span) Text(key, value string) {
 	if s != nil {
-		s.span.SetAttributes(attribute.String(key, value))
+		s.recorder.Text(key, value)
 	}
 }
 
 // Count sets an attribute that is a whole number.
 func (s *Span) Count(key string, n int) {
 	if s != nil {
-		s.span.SetAttributes(attribute.Int(key, n))
+		s.recorder.Count(key, n)
 	}
 }
 
 // Number sets an attribute, unless it is not known: NaN.
 func (s *Span) Number(key string, x float64) {
 	if s != nil && x == x {
-		s.span.SetAttributes(attribute.Float64(key, x))
+		s.recorder.Number(key, x)
 	}
 }
 
@@ -72,14 +61,14 @@ func (s *Span) Number(key string, x float64) {
 // set.
 func (s *Span) Fail(why string) {
 	if s != nil {
-		s.span.SetAttributes(attribute.String(KeyError, why))
-		s.span.SetStatus(codes.Error, "")
+		s.recorder.Text(KeyError, why)
+		s.recorder.Fail()
 	}
 }
 
 // End ends the span.
 func (s *Span) End() {
 	if s != nil {
-		s.span.End()
+		s.recorder.End()
 	}
 }

@@ -1,6 +1,7 @@
-// Package tracing makes the OpenTelemetry spans of a request: what it waited
-// for, and in which process. It is the only package that sees OpenTelemetry.
-// What others call traces, package trace reads; the two have nothing in common.
+// Package tracing is what the parts of a router say about one request while it
+// is on its way: spans, in the words of OpenTelemetry. Where they go, package
+// otlp knows, and nobody else sees OpenTelemetry. What others call traces,
+// package trace reads; the two have nothing in common.
 //
 // A nil *Tracer is tracing that is off: every method of it and of a nil *Span
 // does nothing and allocates nothing.
@@ -15,172 +16,108 @@
 // and of a predictor on TCP what gRPC calls its method. Context is W3C's
 // traceparent and tracestate: one that comes with a request is its parent, also
 // in whether it is sampled, and the endpoint is told of the span that asks it.
-//
-// A span leaves the process with attributes of a closed list and without
-// events: no path, query, header, address of a client, name of a user agent, text of an error or
-// of a prompt.
 package tracing
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net/url"
-	"sync/atomic"
-	"time"
+	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
 )
 
-// Protocols of OTLP.
-const (
-	GRPC = "grpc"
-	HTTP = "http"
-)
-
-// Config says where spans go. Begin from Defaults.
-type Config struct {
-	// Endpoint is the URL of an OTLP receiver, such as http://collector:4317;
-	// https speaks TLS. Empty: tracing is off.
-	Endpoint string
-
-	// Protocol is GRPC or HTTP. Over HTTP the path of Endpoint is used, and
-	// /v1/traces where it has none.
-	Protocol string
-
-	// SampleRatio is the share, 0 to 1, of the requests that are traced and
-	// came without a traceparent. The others are traced if that says so.
-	SampleRatio float64
-
-	// CAFile is PEM of who signs for the receiver; empty: whom the system
-	// trusts.
-	CAFile string
-
-	Service  string // of this process in every span, such as spillway-router
-	Instance string // tells processes of one service apart; may be empty
-	Version  string // of the binary
+// Maker makes the spans of a Tracer. It is safe for concurrent use.
+type Maker interface {
+	// Join begins the span of a request that another process sent, whose
+	// parent stands in the headers it came with.
+	Join(ctx context.Context, name string, headers http.Header) (context.Context, Recorder)
+	// Child begins a part of the span in ctx; nil where there is none that is
+	// sampled.
+	Child(ctx context.Context, name string) (context.Context, Recorder)
+	// Of is the span in ctx; nil where there is none that is sampled.
+	Of(ctx context.Context) Recorder
+	// Handler makes a span of every request that h serves.
+	Handler(name string, h http.Handler) http.Handler
+	// Transport makes a span of every request that goes through rt.
+	Transport(name string, rt http.RoundTripper) http.RoundTripper
+	// ServerOptions and DialOptions make a span of every call over gRPC.
+	ServerOptions() []grpc.ServerOption
+	DialOptions() []grpc.DialOption
 }
 
-// Defaults are the documented defaults, which trace nothing.
-func Defaults() Config { return Config{Protocol: GRPC, SampleRatio: 0.01} }
-
-// Check reports the first setting that can't work, by its key.
-func (c *Config) Check() error {
-	if c.Protocol != GRPC && c.Protocol != HTTP {
-		return fmt.Errorf("protocol: %q is neither %s nor %s", c.Protocol, GRPC, HTTP)
-	}
-	if !(c.SampleRatio >= 0 && c.SampleRatio <= 1) {
-		return fmt.Errorf("sample_ratio: %v; it must be from 0 to 1", c.SampleRatio)
-	}
-	if c.Endpoint == "" {
-		if c.CAFile != "" {
-			return errors.New("ca_file: is given, but endpoint is empty, so nothing is sent")
-		}
-		return nil
-	}
-	u, err := url.Parse(c.Endpoint)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("endpoint: is no URL of an OTLP receiver; want such as http://127.0.0.1:4317")
-	case u.User != nil:
-		return errors.New("endpoint: holds a user or a password; secrets for the receiver belong into the environment: OTEL_EXPORTER_OTLP_HEADERS")
-	case c.CAFile != "" && u.Scheme != "https":
-		return errors.New("ca_file: is given, but endpoint begins with http://, which speaks no TLS")
-	}
-	return nil
+// Recorder is a span that has begun.
+type Recorder interface {
+	Text(key, value string)
+	Count(key string, n int)
+	Number(key string, x float64)
+	Fail()
+	End()
 }
 
 // Tracer makes spans. It is safe for concurrent use.
-type Tracer struct {
-	provider *sdk.TracerProvider
-	tracer   trace.Tracer
-	log      *slog.Logger
-	warned   atomic.Int64 // when a failure was logged last, Unix nanoseconds
-}
+type Tracer struct{ maker Maker }
 
-// context as W3C writes it. Baggage is the client's own: it passes as any
-// header does.
-var context3 propagation.TraceContext
+// New makes a tracer.
+func New(m Maker) *Tracer { return &Tracer{m} }
 
-// Limits of what waits to be sent: beyond it spans are dropped, requests never
-// wait.
-const (
-	queueSize  = 4096
-	batchSize  = 512
-	sendEvery  = 2 * time.Second
-	sendWithin = 10 * time.Second
-	warnEvery  = time.Minute
-	scope      = "github.com/spillway-llm/spillway"
-)
-
-// Open begins tracing; nil where config has no endpoint. It does not wait for
-// the receiver, which may come and go. Metrics go to reg, which may be nil.
-//
-// Errors name the key of the setting that can't work.
-func Open(ctx context.Context, config Config, log *slog.Logger, reg prometheus.Registerer) (*Tracer, error) {
-	if err := config.Check(); err != nil || config.Endpoint == "" {
-		return nil, err
-	}
-	exporter, err := newExporter(ctx, &config)
-	if err != nil {
-		return nil, err
-	}
-	about, err := resource.New(ctx, resource.WithAttributes(
-		attribute.String("service.name", config.Service),
-		attribute.String("service.version", config.Version),
-		attribute.String("service.instance.id", config.Instance),
-	), resource.WithFromEnv())
-	if err != nil {
-		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
-	}
-	counted := newCounts(reg)
-	t := &Tracer{log: log}
-	t.provider = sdk.NewTracerProvider(
-		sdk.WithResource(about),
-		sdk.WithSampler(sdk.ParentBased(rootSampler{sdk.TraceIDRatioBased(config.SampleRatio)})),
-		sdk.WithSpanProcessor(counted),
-		sdk.WithBatcher(&discreet{exporter, counted},
-			sdk.WithMaxQueueSize(queueSize), sdk.WithMaxExportBatchSize(batchSize),
-			sdk.WithBatchTimeout(sendEvery), sdk.WithExportTimeout(sendWithin)),
-	)
-	t.tracer = t.provider.Tracer(scope)
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(t.failed)) // of the whole process; it else writes past the log
-	return t, nil
-}
-
-// failed logs that spans were not sent, once a minute at most.
-func (t *Tracer) failed(err error) {
-	now, last := time.Now().UnixNano(), t.warned.Load()
-	if now-last >= int64(warnEvery) && t.warned.CompareAndSwap(last, now) {
-		t.log.Warn("spans were not sent to tracing.endpoint", "error", err)
-	}
-}
-
-// Close sends what waits and ends tracing. It takes no longer than ctx.
-func (t *Tracer) Close(ctx context.Context) {
+// Join begins the span of a request that another process sent, whose parent
+// stands in the headers it came with. It must be ended.
+func (t *Tracer) Join(ctx context.Context, name string, headers http.Header) (context.Context, *Span) {
 	if t == nil {
-		return
+		return ctx, nil
 	}
-	if err := t.provider.Shutdown(ctx); err != nil {
-		t.failed(err)
-	}
+	ctx, r := t.maker.Join(ctx, name, headers)
+	return ctx, spanOf(r)
 }
 
-// rootSampler samples spans without a parent. A client's is of what no request asks for,
-// such as a probe of the predictor, and nobody looks for it.
-type rootSampler struct{ sdk.Sampler }
-
-// ShouldSample implements sdk.Sampler.
-func (s rootSampler) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
-	if p.Kind == trace.SpanKindClient {
-		return sdk.SamplingResult{Decision: sdk.Drop}
+// Child begins a part of the span in ctx, and nothing where there is none that
+// is sampled. It must be ended.
+func (t *Tracer) Child(ctx context.Context, name string) (context.Context, *Span) {
+	if t == nil {
+		return ctx, nil
 	}
-	return s.Sampler.ShouldSample(p)
+	ctx, r := t.maker.Child(ctx, name)
+	return ctx, spanOf(r)
+}
+
+// Of is the span in ctx; nil where there is none that is sampled.
+func (t *Tracer) Of(ctx context.Context) *Span {
+	if t == nil {
+		return nil
+	}
+	return spanOf(t.maker.Of(ctx))
+}
+
+// Handler makes a span, called request, of every request that h serves.
+func (t *Tracer) Handler(h http.Handler) http.Handler {
+	if t == nil {
+		return h
+	}
+	return t.maker.Handler("request", h)
+}
+
+// Transport makes a span, called upstream, of every request that goes through
+// rt, to the end of the answer's body, and tells who is asked of it.
+func (t *Tracer) Transport(rt http.RoundTripper) http.RoundTripper {
+	if t == nil {
+		return rt
+	}
+	return t.maker.Transport("upstream", rt)
+}
+
+// ServerOptions make a span of every call that a gRPC server answers, but for
+// those of its health.
+func (t *Tracer) ServerOptions() []grpc.ServerOption {
+	if t == nil {
+		return nil
+	}
+	return t.maker.ServerOptions()
+}
+
+// DialOptions make a span of every call of a gRPC client that is made for a
+// request.
+func (t *Tracer) DialOptions() []grpc.DialOption {
+	if t == nil {
+		return nil
+	}
+	return t.maker.DialOptions()
 }

@@ -1,4 +1,4 @@
-package tracing
+package otlp
 
 import (
 	"context"
@@ -18,6 +18,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/spillway-llm/spillway/internal/tracing"
 )
 
 // newExporter sends to the receiver of a configuration that was checked. Secrets
@@ -60,35 +62,18 @@ func newExporter(ctx context.Context, c *Config) (sdk.SpanExporter, error) {
 	return otlptrace.New(ctx, otlptracegrpc.NewClient(options...))
 }
 
-// Keys of attributes.
-const (
-	KeyLLM        = "spillway.llm"
-	KeyPolicy     = "spillway.policy"
-	KeyEndpoint   = "spillway.endpoint"
-	KeyCandidates = "spillway.candidates" // of a decision; of a forecast, those asked about
-	KeyState      = "spillway.state"      // of forecasts: live, or another in which they do not decide
-	KeyFallback   = "spillway.fallback"   // why forecasts did not decide; absent where they did
-	KeyReason     = "spillway.reason"     // of the decision
-	KeyDecision   = "spillway.decision"   // its id
-	KeyBundle     = "spillway.bundle"
-	KeyAPI        = "spillway.api"
-	KeyStatus     = "spillway.status" // how the request ended
-	KeyTTFT       = "spillway.ttft"   // seconds
-	KeyTPOT       = "spillway.tpot"   // seconds
-	KeyOutput     = "spillway.output_tokens"
-	KeyError      = "error.type" // of a closed set
-	KeyHTTPStatus = "http.response.status_code"
-)
-
-// told are the attributes that leave the process: those above, and of what
-// OpenTelemetry's own instrumentation sets what says nothing of a client.
-var told = map[attribute.Key]bool{
-	KeyLLM: true, KeyPolicy: true, KeyEndpoint: true, KeyCandidates: true, KeyState: true, KeyFallback: true, KeyReason: true, KeyDecision: true,
-	KeyBundle: true, KeyAPI: true, KeyStatus: true, KeyTTFT: true, KeyTPOT: true, KeyOutput: true, KeyError: true, KeyHTTPStatus: true,
-	"http.request.method": true, "http.request.resend_count": true, "network.protocol.version": true,
-	"rpc.system": true, "rpc.system.name": true, "rpc.service": true, "rpc.method": true,
-	"rpc.response.status_code": true, "rpc.grpc.status_code": true,
-}
+// told are the attributes that leave the process: those of package tracing, and
+// of what OpenTelemetry's own instrumentation sets what says nothing of a client.
+var told = func() map[attribute.Key]bool {
+	all := map[attribute.Key]bool{}
+	for _, key := range append([]string{
+		"http.request.method", "http.request.resend_count", "network.protocol.version",
+		"rpc.system", "rpc.system.name", "rpc.service", "rpc.method", "rpc.response.status_code", "rpc.grpc.status_code",
+	}, tracing.Keys...) {
+		all[attribute.Key(key)] = true
+	}
+	return all
+}()
 
 // discreet sends spans with what may be told alone.
 type discreet struct {
