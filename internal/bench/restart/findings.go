@@ -22,7 +22,7 @@ type restart struct {
 	Serving  float64 `json:"serving"`       // until the last accepted no more
 	Ended    float64 `json:"ended"`         // until the last had ended
 	Requests int     `json:"requests"`      // sent meanwhile
-	TTFT     float64 `json:"ttft_p99"`      // of those
+	TTFT     float64 `json:"ttft_p99"`      // of those; 0 where there are none
 
 	from, to time.Time
 }
@@ -50,7 +50,7 @@ type findings struct {
 	Unlike    int64 `json:"decisions_unlike_requests"`
 }
 
-// quantiles of TTFT as clients saw it, in seconds.
+// quantiles of TTFT as clients saw it, in seconds; 0 where there was no request.
 type quantiles struct {
 	Requests int     `json:"requests"`
 	P50      float64 `json:"p50"`
@@ -63,10 +63,10 @@ func quantilesOf(seconds []float64) quantiles {
 	return quantiles{len(seconds), at(seconds, 0.5), at(seconds, 0.99), at(seconds, 1)}
 }
 
-// at is a quantile of sorted numbers, by nearest rank.
+// at is a quantile of sorted numbers, by nearest rank; 0 of none, for JSON has no NaN.
 func at(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
-		return math.NaN()
+		return 0
 	}
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
