@@ -2,6 +2,7 @@ package otlp_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -67,6 +68,13 @@ func TestWhatIsTold(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	tracer, closed := receive(t, 1, reg)
 	front := httptest.NewServer(tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w) // a front door sets deadlines and flushes
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
+			t.Error(err)
+		}
+		if _, ok := w.(http.Flusher); !ok {
+			t.Error("what is written can't be flushed")
+		}
 		span := tracer.Of(r.Context())
 		span.Text(tracing.KeyAPI, "chat")
 		span.Text("prompt", planted)
