@@ -53,7 +53,7 @@ itself and needs no predictor beside it. It then shares its cores with them.`,
 			if err != nil {
 				return err
 			}
-			tracer, endTracing, err := c.Tracing.open(ctx, "predictor", c.Predictor.Listen, log, reg)
+			tracer, endTracing, err := c.Tracing.open(ctx, "predictor", c.Router.Name, log, reg)
 			if err != nil {
 				return err
 			}
