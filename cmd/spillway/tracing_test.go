@@ -76,7 +76,6 @@ func (r *receiver) text(t *testing.T) string {
 type span struct {
 	service, name string
 	parent, id    string
-	flags         uint32
 	failed        bool
 	attributes    map[string]string
 }
