@@ -158,7 +158,7 @@ bench-offpolicy: ## estimators of other policies: coverage of a known truth, CPU
 	$(Q)$(GO) run ./internal/bench/offpolicy --out docs/results
 
 .PHONY: bench-evaluate
-bench-evaluate: ## how far each instrument can be trusted that says what another policy would do: 104 pairs whose truth is known (20 minutes)
+bench-evaluate: ## how far each instrument can be trusted that says what another policy would do: 104 pairs whose truth is known (25 minutes)
 	$(Q)$(GO) run ./internal/bench/evaluate --out docs/results
 
 .PHONY: bench-failures
