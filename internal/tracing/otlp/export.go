@@ -111,6 +111,12 @@ func (v veiled) Attributes() []attribute.KeyValue {
 	return out
 }
 
+// SpanContext implements sdk.ReadOnlySpan: what a client wrote into its tracestate
+// goes on to who is asked, and no further.
+func (v veiled) SpanContext() trace.SpanContext {
+	return v.ReadOnlySpan.SpanContext().WithTraceState(trace.TraceState{})
+}
+
 // Events implements sdk.ReadOnlySpan.
 func (v veiled) Events() []sdk.Event { return nil }
 
