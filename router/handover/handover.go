@@ -6,7 +6,8 @@
 // The old router Offers. The new one Takes: it gets the sockets at once, while the
 // old one goes on accepting from them, and gets ready for as long as it needs. One
 // that fails or is killed meanwhile changed nothing. When it serves it Succeeds:
-// the old one stops accepting, says so, and ends in order.
+// the old one stops accepting, says so, and ends in order. One that was told to end
+// while the new one gets ready leaves everything to it.
 //
 // On the wire, the old one writes a line of JSON, whose bytes carry the sockets as
 // ancillary data; the new one answers "ready", and the old one "gone". Whoever may
@@ -33,7 +34,11 @@ const (
 
 	mostSockets  = 16
 	mostMessage  = 16 << 10
-	answerWithin = 10 * time.Second // for what the other side has at hand
+	answerWithin = 10 * time.Second       // for what the other side has at hand
+	lastWord     = 10 * time.Millisecond  // for one that gave up to have been heard
+	acceptAgain  = 100 * time.Millisecond // where no file descriptor is left
+
+	mode = 0o600 // of the Unix socket
 )
 
 // message is what goes with the sockets.
@@ -85,7 +90,10 @@ func (l *Legacy) receive(ctx context.Context) error {
 	_ = l.conn.SetReadDeadline(time.Now().Add(answerWithin))
 	text, rights := make([]byte, mostMessage), make([]byte, syscall.CmsgSpace(4*mostSockets))
 	n, m, _, _, err := l.conn.ReadMsgUnix(text, rights)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil:
+		return fmt.Errorf("it does not answer within %v; it hangs, or another takes over from it right now", answerWithin)
+	case err != nil:
 		return err
 	}
 	_ = l.conn.SetReadDeadline(time.Time{})
@@ -184,17 +192,18 @@ func (l *Legacy) Listener(address string) net.Listener {
 func anywhere(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
 
 // Succeed tells the old router to end, and returns when it accepts no more. One
-// that has ended meanwhile is no error.
+// that has ended meanwhile is no error. What nobody has asked for is closed: nobody
+// is to wait at an address that the new router has no more.
 func (l *Legacy) Succeed(ctx context.Context) error {
-	if _, err := io.WriteString(l.conn, ready); err == nil {
-		wait, cancel := context.WithTimeout(ctx, answerWithin)
-		defer cancel()
-		select {
-		case <-l.gone:
-		case <-wait.Done():
-			return fmt.Errorf("the router with process id %d does not answer: %w", l.process, wait.Err())
-		}
+	_, _ = io.WriteString(l.conn, ready) // to one that has ended, as gone says then
+	wait, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	select {
+	case <-l.gone:
+	case <-wait.Done():
+		return fmt.Errorf("the router with process id %d does not answer: %w", l.process, wait.Err())
 	}
+	l.closeListeners()
 	if l.answer != nil && !errors.Is(l.answer, io.EOF) && !errors.Is(l.answer, syscall.ECONNRESET) {
 		return l.answer
 	}
@@ -208,12 +217,18 @@ func (l *Legacy) Close() {
 		return
 	}
 	_ = l.conn.Close()
-	for _, listener := range l.listeners {
-		_ = listener.Close()
-	}
+	l.closeListeners()
 	if l.offer != nil {
 		_ = l.offer.Close()
 	}
+}
+
+// closeListeners closes those that nobody has asked for.
+func (l *Legacy) closeListeners() {
+	for _, listener := range l.listeners {
+		_ = listener.Close()
+	}
+	l.listeners = nil
 }
 
 // Offer is where a router hands its listeners over.
@@ -230,15 +245,20 @@ func NewOffer(path string, l *Legacy) (*Offer, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove what a dead router left: %w", err)
 	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	// Linux takes the mode of the file from the socket, so that nobody else can
+	// connect in the moment before it is changed; other systems refuse that.
+	own := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), mode) })
+	}}
+	listener, err := own.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("can't listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		_ = listener.Close()
 		return nil, err
 	}
-	return &Offer{listener}, nil
+	return &Offer{listener.(*net.UnixListener)}, nil
 }
 
 // Close stops offering, and removes the Unix socket.
@@ -247,25 +267,41 @@ func (o *Offer) Close() {
 	_ = o.listener.Close()
 }
 
-// Run hands listeners to whoever asks, one at a time, until one has taken over,
-// which is true, or ctx ends. It calls asked before it hands them over. The offer
-// is closed then.
+// leave stops offering; the socket at its path, which is the same socket, is the
+// successor's now.
+func (o *Offer) leave() {
+	o.listener.SetUnlinkOnClose(false)
+	_ = o.listener.Close()
+}
+
+// Run hands listeners to whoever asks, one at a time, until one has taken over or
+// ctx ends. It reports whether the listeners are another router's then: one that
+// still gets ready when ctx ends serves as soon as it hears of that. Run calls asked
+// before it hands them over. The offer is closed then.
 func (o *Offer) Run(ctx context.Context, listeners []net.Listener, asked func()) (succeeded bool, err error) {
-	defer context.AfterFunc(ctx, o.Close)()
+	defer context.AfterFunc(ctx, func() { _ = o.listener.SetDeadline(time.Unix(1, 0)) })()
 	for {
 		conn, err := o.listener.AcceptUnix()
 		switch {
+		case err == nil:
 		case ctx.Err() != nil:
+			o.Close()
 			return false, nil
-		case err != nil:
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
+			again := time.NewTimer(acceptAgain)
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+			}
+			again.Stop()
+			continue
+		default:
 			o.Close()
 			return false, err
 		}
 		succeeded := o.hand(ctx, conn, listeners, asked)
 		if succeeded {
-			// The socket at path is the successor's now, as the same socket.
-			o.listener.SetUnlinkOnClose(false)
-			_ = o.listener.Close()
+			o.leave()
 			_, _ = io.WriteString(conn, gone)
 		}
 		_ = conn.Close()
@@ -275,15 +311,24 @@ func (o *Offer) Run(ctx context.Context, listeners []net.Listener, asked func())
 	}
 }
 
-// hand gives one successor the listeners, and reports whether it has become ready.
+// hand gives one successor the listeners, and reports whether it has become ready,
+// or had them when ctx ended.
 func (o *Offer) hand(ctx context.Context, conn *net.UnixConn, listeners []net.Listener, asked func()) bool {
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	asked()
 	if send(conn, append([]net.Listener{o.listener}, listeners...)) != nil {
 		return false
 	}
+	_ = conn.SetDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
 	answer := make([]byte, len(ready))
-	_, err := io.ReadFull(conn, answer)
+	n, err := io.ReadFull(conn, answer)
+	if errors.Is(err, os.ErrDeadlineExceeded) { // ctx has ended
+		_ = conn.SetReadDeadline(time.Now().Add(lastWord))
+		_, err = io.ReadFull(conn, answer[n:])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return true // it has not given up
+		}
+	}
 	return err == nil && bytes.Equal(answer, []byte(ready))
 }
 
