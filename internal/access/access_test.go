@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log/slog"
 	"math/big"
@@ -197,6 +198,26 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// Who is to speak TLS shows the token to nobody in plain text.
+func TestNotInPlainText(t *testing.T) {
+	house := newAuthority(t)
+	var shown []string
+	plain := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown = append(shown, r.Header.Get("Authorization")) }))
+	caller, err := access.NewCaller(access.Config{TLS: access.TLS{Mode: access.Server, CAFile: house.file("ca.crt")}, TokenFile: tokenFile(t, secret)}, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := caller.HTTPClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Get(plain.URL)
+	plain.Close()
+	if !errors.Is(err, access.ErrPlainText) || len(shown) != 0 {
+		t.Errorf("error %v; was shown %q", err, shown)
+	}
+}
+
 // A browser shows the token as a password.
 func TestPassword(t *testing.T) {
 	reg := prometheus.NewRegistry()
@@ -247,7 +268,7 @@ func testRenewal(t *testing.T) {
 	if !token.Accepts(secret) || token.Accepts("short") {
 		t.Error("a token that is too short took the place of a good one")
 	}
-	if !strings.Contains(logged.String(), "a changed token can't be used") || strings.Contains(logged.String(), "=short") {
+	if !strings.Contains(logged.String(), "a token changed and can't be used") || strings.Contains(logged.String(), "=short") {
 		t.Errorf("logged %s", &logged)
 	}
 	put(t, file, other+"\n")
@@ -269,6 +290,50 @@ func testRenewal(t *testing.T) {
 	house.issue()
 	if renewed, _ := own.Get(nil); renewed == first {
 		t.Error("a renewed certificate is not shown")
+	}
+}
+
+// Whom a listener believes is renewed while it is in use; a file that can't be
+// used changes nothing, and is complained of once.
+func TestAuthorities(t *testing.T) {
+	var logged bytes.Buffer
+	house, next := newAuthority(t), newAuthority(t)
+	asks := house.tls(access.Mutual)
+	asked, err := asks.ServerConfig(false, slog.New(slog.NewTextHandler(&logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	believed := func() *x509.CertPool {
+		t.Helper()
+		c, err := asked.GetConfigForClient(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.ClientCAs
+	}
+	first := believed()
+	put(t, house.file("ca.crt"), "half a certificate")
+	if !believed().Equal(first) {
+		t.Error("a file without certificates took the place of a good one")
+	}
+	if err := os.Remove(house.file("ca.crt")); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if !believed().Equal(first) {
+			t.Error("a file that is gone took the place of a good one")
+		}
+	}
+	if n := strings.Count(logged.String(), "level=WARN"); n != 2 {
+		t.Errorf("%d complaints of two failures: %s", n, &logged)
+	}
+	text, err := os.ReadFile(next.file("ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, house.file("ca.crt"), string(text))
+	if believed().Equal(first) {
+		t.Error("renewed authorities are not believed")
 	}
 }
 

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -56,7 +57,12 @@ func (c *Caller) DialOptions() []grpc.DialOption {
 	return options
 }
 
-// HTTPClient is a client that shows the same.
+// ErrPlainText is why nobody was asked: TLS is to be spoken, and the address
+// begins with http://.
+var ErrPlainText = errors.New("TLS is to be spoken there; want https://")
+
+// HTTPClient is a client that shows the same. With TLS it asks nobody in plain
+// text: ErrPlainText.
 func (c *Caller) HTTPClient() (*http.Client, error) {
 	if c == nil {
 		return http.DefaultClient, nil
@@ -68,7 +74,7 @@ func (c *Caller) HTTPClient() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = protection
 	return &http.Client{
-		Transport:     showing{transport, c.token},
+		Transport:     showing{transport, c.token, protection != nil},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // to nobody else
 	}, nil
 }
@@ -77,10 +83,14 @@ func (c *Caller) HTTPClient() (*http.Client, error) {
 type showing struct {
 	http.RoundTripper
 	token *Token
+	tls   bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.tls && r.URL.Scheme != "https" {
+		return nil, ErrPlainText
+	}
 	if s.token != nil {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", s.token.show())

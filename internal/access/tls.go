@@ -3,12 +3,9 @@ package access
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
-	"time"
 )
 
 // Ways to protect connections.
@@ -74,24 +71,23 @@ func (t *TLS) ServerConfig(lenient bool, log *slog.Logger) (*tls.Config, error) 
 	if lenient {
 		c.ClientAuth = tls.VerifyClientCertIfGiven
 	}
-	if c.ClientCAs, err = t.authorities(); err != nil {
-		return nil, err
+	believed := &kept[*x509.CertPool]{what: "ca_file", files: []string{t.CAFile}, load: t.authorities, log: log}
+	if err := believed.begin(); err != nil {
+		return nil, fmt.Errorf("ca_file: %w", err)
 	}
+	c.ClientCAs = believed.now()
 	first := c.Clone()
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		pool, err := t.authorities()
-		if err != nil {
-			return nil, err
-		}
 		now := first.Clone()
-		now.ClientCAs = pool
+		now.ClientCAs = believed.now()
 		return now, nil
 	}
 	return c, nil
 }
 
 // ClientConfig is the configuration for one connection to a host; nil for plain
-// text. An empty host is left to who connects.
+// text. An empty host is left to who connects. The files are read now, and those
+// of the certificate when it is shown: while they can't be used nobody is reached.
 //
 // Errors begin with cert_file or ca_file.
 func (t *TLS) ClientConfig(host string) (*tls.Config, error) {
@@ -100,7 +96,7 @@ func (t *TLS) ClientConfig(host string) (*tls.Config, error) {
 	}
 	pool, err := t.authorities()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ca_file: %w", err)
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: pool}
 	if t.Mode == Mutual {
@@ -122,78 +118,30 @@ func (t *TLS) authorities() (*x509.CertPool, error) {
 	}
 	text, err := os.ReadFile(t.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("ca_file: %w", err)
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM", t.CAFile)
+		return nil, fmt.Errorf("%s holds no certificate in PEM", t.CAFile)
 	}
 	return pool, nil
 }
 
 // Certificate is one that is read again when its files change, so that whoever
 // renews it need not restart the process. It is safe for concurrent use.
-type Certificate struct {
-	files [2]string // certificate and key
-	log   *slog.Logger
-
-	mu      sync.Mutex
-	current *tls.Certificate
-	read    [2]mark // of the files, when they were read last
-}
+type Certificate struct{ kept kept[*tls.Certificate] }
 
 // NewCertificate reads a certificate and its key, PEM. What is wrong with them
 // later is logged, and the last good one stays.
 func NewCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
-	c := &Certificate{files: [2]string{certFile, keyFile}, log: log}
-	return c, c.renew()
-}
-
-// renew reads the files if they have changed. Called under mu, or before anyone
-// else has c.
-func (c *Certificate) renew() error {
-	var now [2]mark
-	for i, name := range c.files {
-		var err error
-		if now[i], err = markOf(name); err != nil {
-			return err
-		}
-	}
-	if now == c.read {
-		return nil
-	}
-	current, err := tls.LoadX509KeyPair(c.files[0], c.files[1])
-	c.read = now
-	if err != nil {
-		return err
-	}
-	c.current = &current
-	return nil
+	c := &Certificate{kept[*tls.Certificate]{what: "a certificate", files: []string{certFile, keyFile}, log: log, load: func() (*tls.Certificate, error) {
+		own, err := tls.LoadX509KeyPair(certFile, keyFile)
+		return &own, err
+	}}}
+	return c, c.kept.begin()
 }
 
 // Get is the present certificate, as tls.Config.GetCertificate wants it.
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.renew(); err != nil {
-		c.log.Warn("a renewed certificate can't be used; the one before it stays", "error", err)
-	}
-	return c.current, nil
-}
-
-// mark tells versions of a file apart.
-type mark struct {
-	changed time.Time
-	size    int64
-}
-
-func markOf(file string) (mark, error) {
-	if file == "" {
-		return mark{}, errors.New("no file is named")
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return mark{}, err
-	}
-	return mark{info.ModTime(), info.Size()}, nil
+	return c.kept.now(), nil
 }

@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -21,15 +21,12 @@ const (
 // is shown. With two lines it can be replaced while both are in use. The file
 // is read again when it has changed; while that can't be used the last good one
 // stays. A Token is safe for concurrent use.
-type Token struct {
-	file string
-	log  *slog.Logger
+type Token struct{ kept kept[tokens] }
 
-	mu       sync.Mutex
+// tokens are those of a file.
+type tokens struct {
 	first    string
 	accepted [][sha256.Size]byte
-	read     mark
-	looked   time.Time
 }
 
 // OpenToken reads a token; nil for no file.
@@ -37,87 +34,63 @@ func OpenToken(file string, log *slog.Logger) (*Token, error) {
 	if file == "" {
 		return nil, nil
 	}
-	t := &Token{file: file, log: log, looked: time.Now()}
-	if err := t.renew(); err != nil {
+	t := &Token{kept[tokens]{what: "a token", files: []string{file}, every: lookAgain, log: log, load: func() (tokens, error) { return readTokens(file) }}}
+	if err := t.kept.begin(); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// renew reads the file if it has changed. Called under mu, or before anyone
-// else has t. Errors hold nothing of the file.
-func (t *Token) renew() error {
-	now, err := markOf(t.file)
+// readTokens reads a file. Errors hold nothing of it.
+func readTokens(name string) (t tokens, err error) {
+	file, err := os.Open(name)
 	if err != nil {
-		return err
+		return t, err
 	}
-	if now == t.read {
-		return nil
-	}
-	if now.size > largestFile {
-		return fmt.Errorf("%s has %d bytes; want a token a line", t.file, now.size)
-	}
-	text, err := os.ReadFile(t.file)
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, largestFile+1))
 	if err != nil {
-		return err
+		return t, err
 	}
-	t.read = now
-	var first string
-	var accepted [][sha256.Size]byte
+	if len(text) > largestFile {
+		return t, fmt.Errorf("%s has more than %d bytes; want a token a line", name, largestFile)
+	}
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "":
 			continue
 		case len(line) < leastToken:
-			return fmt.Errorf("%s holds a token of %d bytes; want at least %d that nobody can guess: head -c 32 /dev/urandom | base64", t.file, len(line), leastToken)
+			return t, fmt.Errorf("%s holds a token of %d bytes; want at least %d that nobody can guess: head -c 32 /dev/urandom | base64", name, len(line), leastToken)
 		case strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-			return fmt.Errorf("%s holds a token that no header can carry; want letters, digits and signs of ASCII, one token a line", t.file)
+			return t, fmt.Errorf("%s holds a token that no header can carry; want letters, digits and signs of ASCII, one token a line", name)
 		}
-		if first == "" {
-			first = line
+		if t.first == "" {
+			t.first = line
 		}
-		accepted = append(accepted, sha256.Sum256([]byte(line)))
+		t.accepted = append(t.accepted, sha256.Sum256([]byte(line)))
 	}
-	if first == "" {
-		return fmt.Errorf("%s holds no token: head -c 32 /dev/urandom | base64", t.file)
+	if t.first == "" {
+		return t, fmt.Errorf("%s holds no token: head -c 32 /dev/urandom | base64", name)
 	}
-	t.first, t.accepted = first, accepted
-	return nil
-}
-
-// look reads a changed file. Called under mu.
-func (t *Token) look() {
-	now := time.Now()
-	if now.Sub(t.looked) < lookAgain {
-		return
-	}
-	t.looked = now
-	if err := t.renew(); err != nil {
-		t.log.Warn("a changed token can't be used; the one before it stays", "error", err)
-	}
+	return t, nil
 }
 
 // Accepts reports whether a token that was shown is one of the file's. It takes
 // as long for every one that is not.
 func (t *Token) Accepts(shown string) bool {
 	digest := sha256.Sum256([]byte(shown))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.look()
+	accepted := t.kept.now().accepted
 	good := 0
-	for i := range t.accepted {
-		good |= subtle.ConstantTimeCompare(digest[:], t.accepted[i][:])
+	for i := range accepted {
+		good |= subtle.ConstantTimeCompare(digest[:], accepted[i][:])
 	}
 	return good == 1
 }
 
 // show is the header of who asks.
 func (t *Token) show() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.look()
-	return bearer + t.first
+	return bearer + t.kept.now().first
 }
 
 // bearer is what an Authorization header begins with.
