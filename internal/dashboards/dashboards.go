@@ -33,6 +33,26 @@ type Variable struct {
 	Label string `json:"label"`
 	Type  string `json:"type"` // datasource or query
 	All   string `json:"allValue"`
+	Query Lookup `json:"query"`
+}
+
+// Lookup is what a variable lists: label_values(metric, label), or for a datasource
+// its kind.
+type Lookup struct{ Expr string }
+
+// UnmarshalJSON takes both forms that Grafana writes: text, and an object with it.
+func (l *Lookup) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '"' {
+		return json.Unmarshal(text, &l.Expr)
+	}
+	var object struct {
+		Query string `json:"query"`
+	}
+	if err := json.Unmarshal(text, &object); err != nil {
+		return err
+	}
+	l.Expr = object.Query
+	return nil
 }
 
 // Panel is one chart.

@@ -3,6 +3,7 @@ package dashboards_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -65,13 +66,31 @@ func TestDeployedDashboardsAreSound(t *testing.T) {
 // metric finds what stands for a metric in an expression.
 var metric = regexp.MustCompile(`\bspillway_\w+`)
 
-// documented is every metric of docs/reference/metrics.md with its kind and labels.
-func documented(t *testing.T) map[string][2]string {
+// selected finds a metric with what it is chosen by, and label a label there.
+var (
+	selected = regexp.MustCompile(`\b(spillway_\w+)\{([^{}]*)\}`)
+	label    = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`)
+)
+
+// scraped are labels that Prometheus adds.
+var scraped = []string{"namespace", "job", "instance"}
+
+// labelValues finds what a variable lists: of a metric, the values of a label.
+var labelValues = regexp.MustCompile(`^label_values\((?:(\w+)|\{.*\}), (\w+)\)$`)
+
+// described is what docs/reference/metrics.md says of a metric.
+type described struct {
+	kind   string
+	labels []string
+}
+
+// documented is every metric that is described there.
+func documented(t *testing.T) map[string]described {
 	t.Helper()
 	rows := regexp.MustCompile("(?m)^\\| `(spillway_\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(read(t, docs+"/reference/metrics.md"), -1)
-	all := map[string][2]string{}
+	all := map[string]described{}
 	for _, row := range rows {
-		all[row[1]] = [2]string{row[2], row[3]}
+		all[row[1]] = described{row[2], regexp.MustCompile(`\w+`).FindAllString(row[3], -1)}
 	}
 	if len(all) < 50 {
 		t.Fatalf("%d metrics in the reference", len(all))
@@ -79,19 +98,32 @@ func documented(t *testing.T) map[string][2]string {
 	return all
 }
 
-// Expressions ask for metrics that processes have, and for series of histograms
-// where those are histograms.
+// Expressions ask for metrics that processes have, for series of histograms where
+// those are histograms, and choose by labels that they have.
 func TestExpressionsNameMetricsThatExist(t *testing.T) {
 	known := documented(t)
 	check := func(where, expr string) {
+		for _, m := range selected.FindAllStringSubmatch(expr, -1) {
+			of := known[m[1]]
+			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+				if base, ok := known[strings.TrimSuffix(m[1], suffix)]; ok && of.kind == "" {
+					of = base
+				}
+			}
+			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+				if !slices.Contains(of.labels, l[1]) && !slices.Contains(scraped, l[1]) {
+					t.Errorf("%s: %s has no label %s", where, m[1], l[1])
+				}
+			}
+		}
 		for _, name := range metric.FindAllString(expr, -1) {
 			series := name
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-				if base := strings.TrimSuffix(name, suffix); base != name && known[base][0] == "histogram" {
+				if base := strings.TrimSuffix(name, suffix); base != name && known[base].kind == "histogram" {
 					series = base
 				}
 			}
-			switch kind := known[series][0]; {
+			switch kind := known[series].kind; {
 			case kind == "":
 				t.Errorf("%s: no process has the metric %s", where, name)
 			case kind == "histogram" && series == name:
@@ -105,9 +137,45 @@ func TestExpressionsNameMetricsThatExist(t *testing.T) {
 				check(d.Name+": "+p.Title, q.Expr)
 			}
 		}
+		for _, v := range d.Templating.List {
+			if v.Type != "query" {
+				continue
+			}
+			where := d.Name + ": variable " + v.Name
+			check(where, v.Query.Expr)
+			m := labelValues.FindStringSubmatch(v.Query.Expr)
+			if m == nil {
+				t.Errorf("%s lists no values of a label: %s", where, v.Query.Expr)
+			} else if of := known[m[1]]; of.kind != "" && !slices.Contains(of.labels, m[2]) && !slices.Contains(scraped, m[2]) {
+				t.Errorf("%s: %s has no label %s", where, m[1], m[2])
+			}
+		}
 	}
 	for _, r := range rules(t) {
 		check(r.Name(), r.Expr)
+	}
+}
+
+// What the runbook leads to in italics is a panel, but for the severities.
+func TestRunbookNamesPanelsThatExist(t *testing.T) {
+	var titles []string
+	for _, d := range deployed(t) {
+		for _, p := range d.Panels {
+			titles = append(titles, p.Title)
+		}
+	}
+	text := strings.ReplaceAll(read(t, docs+"/runbook.md"), "\n", " ")
+	text = regexp.MustCompile(`\*\*[^*]+\*\*`).ReplaceAllString(text, "")
+	found := 0
+	for _, m := range regexp.MustCompile(`\*([A-Z][^*]*)\*`).FindAllStringSubmatch(text, -1) {
+		if name := strings.TrimSuffix(m[1], "."); slices.Contains(titles, name) {
+			found++
+		} else if name != "Critical" && name != "Warning" {
+			t.Errorf("docs/runbook.md: no dashboard has a panel *%s*", name)
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d panels are found there", found)
 	}
 }
 
