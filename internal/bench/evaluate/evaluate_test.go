@@ -96,7 +96,7 @@ func TestWorldsAreEnoughAndHalfMisspecified(t *testing.T) {
 // A world small enough for a test is judged by every instrument that can.
 func TestEveryInstrumentAnswers(t *testing.T) {
 	w := allWorlds(2, 1)[1]
-	w.traffic.length, w.traffic.warm, w.endpoints = 600, 0, 4
+	w.traffic.length, w.traffic.warm, w.traffic.block, w.endpoints = 600, 0, 0, 4
 	w.logged = exploring(1, prior)
 	w.targets = []target{changed("exploring half", func(s *policy.Settings) { s.Exploration = 0.5 })}
 	s, err := w.judge(t.Context(), 1001, 2)
