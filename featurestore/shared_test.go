@@ -58,3 +58,23 @@ func TestWritersShareASpool(t *testing.T) {
 		t.Errorf("%d rows were dropped", s.Dropped)
 	}
 }
+
+// One that has the directory for itself brings over what was left there while it
+// was shared.
+func TestASpoolThatIsSharedNoMore(t *testing.T) {
+	dir, src := t.TempDir(), newSource()
+	shared := featurestore.WriterConfig{SpoolDir: dir, SharedSpool: true}
+	_, endFirst := running(t, open(t, nowhere), shared)
+	second, endSecond := running(t, open(t, nowhere), shared)
+	src.record(second, 20)
+	endSecond()
+	endFirst()
+
+	store, log := featurestoretest.New(t), new(heard)
+	alone, _ := running(t, store, featurestore.WriterConfig{SpoolDir: dir, Logger: log.logger()})
+	log.wait(t, "rows that another process left wait in the spool")
+	if err := alone.Drain(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	src.stored(t, store)
+}

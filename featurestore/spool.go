@@ -49,10 +49,7 @@ func openSpool(dir string, limit int64, shared bool) (*spool, error) {
 	var err error
 	s.lock, err = lockSpool(dir)
 	if shared && errors.Is(err, errSpoolInUse) {
-		if s.dir, err = os.MkdirTemp(dir, folderPrefix); err != nil {
-			return nil, fmt.Errorf("open the spool: %w", err)
-		}
-		s.lock, err = lockSpool(s.dir)
+		s.dir, s.lock, err = openFolder(dir)
 	}
 	if err != nil {
 		return nil, err
@@ -87,6 +84,20 @@ const folderPrefix = "beside-"
 
 var errSpoolInUse = errors.New("in use by another process: give each its own")
 
+// openFolder makes a folder of one's own in the directory of a shared spool, and
+// locks it; one that another process took over before that is left to it.
+func openFolder(home string) (dir string, lock *os.File, err error) {
+	for {
+		if dir, err = os.MkdirTemp(home, folderPrefix); err != nil {
+			return "", nil, fmt.Errorf("open the spool: %w", err)
+		}
+		lock, err = lockSpool(dir)
+		if !errors.Is(err, errSpoolInUse) && !errors.Is(err, fs.ErrNotExist) {
+			return dir, lock, err
+		}
+	}
+}
+
 // lockSpool keeps a second process out of dir.
 func lockSpool(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -97,7 +108,17 @@ func lockSpool(dir string) (*os.File, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("the spool directory %s is %w", dir, errSpoolInUse)
 	}
+	// Who had the lock may have removed it since it was opened here.
+	if there, err := os.Stat(f.Name()); err != nil || !same(f, there) {
+		_ = f.Close()
+		return nil, fmt.Errorf("the spool directory %s is %w", dir, errSpoolInUse)
+	}
 	return f, nil
+}
+
+func same(f *os.File, there fs.FileInfo) bool {
+	here, err := f.Stat()
+	return err == nil && os.SameFile(here, there)
 }
 
 // segmentsIn lists the segments in dir, oldest first.
@@ -107,8 +128,8 @@ func segmentsIn(dir string) ([]string, error) {
 	return paths, err
 }
 
-// adopt takes over what ended processes left in the folders of a shared spool. It
-// returns how many rows came, and how many were dropped for the limit.
+// adopt takes over what ended processes left in the folders of a spool that is or
+// was shared. It returns how many rows came, and how many were dropped for the limit.
 func (s *spool) adopt() (came, dropped int, err error) {
 	folders, err := filepath.Glob(filepath.Join(s.home, folderPrefix+"*"))
 	if err != nil {

@@ -242,7 +242,7 @@ func (w *Writer) keep(batch []record) {
 // adoptEvery is how often a writer looks for what others left in a shared spool.
 const adoptEvery = time.Second
 
-// adopt takes over what ended writers left in a shared spool.
+// adopt takes over what ended writers left in a spool that is or was shared.
 func (w *Writer) adopt() {
 	came, dropped, err := w.spool.adopt()
 	if came > 0 {
@@ -260,13 +260,13 @@ func (w *Writer) adopt() {
 
 // flush brings batches and the spool to the database until batches ends.
 func (w *Writer) flush(ctx, writing context.Context) {
-	var adopt <-chan time.Time // nil: never
+	var adopt <-chan time.Time // nil: never again
 	if w.config.SharedSpool {
 		tick := time.NewTicker(adoptEvery)
 		defer tick.Stop()
 		adopt = tick.C
-		w.adopt()
 	}
+	w.adopt()
 	for {
 		w.replay(ctx, writing)
 		select {
