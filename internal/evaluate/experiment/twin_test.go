@@ -112,7 +112,7 @@ func TestSwitchbackIsWhatTheSlowWayFinds(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		plan := design.Switchback{
-			Name: "x", Start: start, Block: 10 * time.Second, BurnIn: 3 * time.Second, Pairs: 7 + rng.IntN(3), Seed: seed,
+			Name: "x", Start: start, Block: 10 * time.Second, BurnIn: time.Duration(3+seed%3) * time.Second, Pairs: 7 + rng.IntN(3), Seed: seed,
 			Arms: [2]string{"a", "bbb"},
 		}
 		log := made(rng, 60*plan.Pairs, start, plan.End().Sub(start)+time.Second, func(at time.Time) (string, string) {
@@ -155,7 +155,7 @@ func TestSwitchbackIsWhatTheSlowWayFinds(t *testing.T) {
 			var first, second, difference, carry []float64
 			end := plan.Block
 			if q == experiment.TPOT || q == experiment.E2E { // which run on when the other arm decides
-				end -= plan.BurnIn
+				end -= min(plan.BurnIn, plan.Kept()/2)
 			}
 			middle := (plan.BurnIn + end) / 2
 			for pair := range plan.Pairs {
