@@ -82,6 +82,9 @@ func askHealth(ctx context.Context, shows *AccessConfig, address string) (string
 		return "", fmt.Errorf("ADDRESS %q can't be read: %w", address, err)
 	}
 	res, err := client.Do(req)
+	if errors.Is(err, access.ErrPlainText) {
+		return "", fmt.Errorf("ADDRESS %q: %w, as access.admin_tls is %q", address, access.ErrPlainText, shows.AdminTLS)
+	}
 	if err != nil {
 		return "", fmt.Errorf("nobody answers: %w", err)
 	}
@@ -105,7 +108,7 @@ func askPredictor(ctx context.Context, shows *AccessConfig, address string) (str
 	}
 	defer client.Close()
 	if err := client.Ready(ctx); err != nil {
-		return "", fmt.Errorf("nobody answers at %s", address)
+		return "", fmt.Errorf("nobody answers at %s%s", address, whyDown(ctx, client))
 	}
 	status, err := client.Status(ctx)
 	if err != nil {
@@ -129,6 +132,17 @@ func askPredictor(ctx context.Context, shows *AccessConfig, address string) (str
 		return strings.Join(lines, "\n"), errors.New(strings.Join(wrong, "; "))
 	}
 	return strings.Join(lines, "\n"), nil
+}
+
+// whyDown is why a predictor could not be reached, as far as that is known, ready
+// to follow who it is: a certificate that is not believed looks like nobody there.
+func whyDown(ctx context.Context, client *predictor.Client) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := client.Status(ctx); errors.Is(err, predictor.ErrDown) {
+		return ": " + err.Error()
+	}
+	return ""
 }
 
 // stateLine says how one LLM is served, and why not otherwise.

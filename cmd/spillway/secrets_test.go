@@ -212,9 +212,16 @@ trainer: {admin: ""}
 	// The verb health shows what its configuration says.
 	must(t, "", "health", "--config", routerConfig, address)
 	must(t, "", "health", "--config", routerConfig, router.admin+"/metrics")
-	for _, args := range [][]string{{address}, {"--config", routerConfig, "--timeout", "1s", strings.Replace(router.admin, "https", "http", 1) + "/metrics"}} {
-		if out, _, code := run(t, "", append([]string{"health"}, args...)...); code != 1 {
-			t.Errorf("health %v: exit code %d: %s", args, code, out)
+	plain := strings.Replace(router.admin, "https", "http", 1)
+	strangers := write(t, "spillway.yaml", fmt.Sprintf("access: {predictor_tls: server, ca_file: %q}\n", filepath.Join(identity(t), "ca.crt")))
+	for why, args := range map[string][]string{
+		"nobody answers":    {address},
+		"want https://":     {"--config", routerConfig, plain + "/metrics"},
+		"signed by unknown": {"--config", strangers, "--timeout", "300ms", address},
+		"unknown authority": {router.admin + "/metrics"},
+	} {
+		if out, said, code := run(t, "", append([]string{"health"}, args...)...); code != 1 || !strings.Contains(said, why) {
+			t.Errorf("health %v: exit code %d, want %q: %s%s", args, code, why, out, said)
 		}
 	}
 	stranger, err := predictor.Dial(address)
