@@ -82,17 +82,18 @@ func (l *limits) set(ctx context.Context, c *pgx.ConnConfig) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	without := maps.Clone(c.RuntimeParams)
-	setUnlessSet(c.RuntimeParams, "statement_timeout", milliseconds(l.statement))
-	setUnlessSet(c.RuntimeParams, "idle_in_transaction_session_timeout", milliseconds(idleInTransaction))
+	limit(c.RuntimeParams, "statement_timeout", l.statement)
+	limit(c.RuntimeParams, "idle_in_transaction_session_timeout", idleInTransaction)
 	if !l.known {
-		conn, err := pgx.ConnectConfig(ctx, c)
-		switch {
-		case err == nil:
-			_ = conn.Close(ctx)
-		case refusesSetting(err):
+		err := try(ctx, c)
+		if err != nil && mayRefuseSetting(err) {
+			c.RuntimeParams = without
+			if err := try(ctx, c); err != nil {
+				return err // so it was for something else
+			}
 			l.refused = true
 			l.log.Info("the pooler at DATABASE_URL takes no statement_timeout: set it for the role", "error", oneLine(err))
-		default:
+		} else if err != nil {
 			return err
 		}
 		l.known = true
@@ -103,12 +104,27 @@ func (l *limits) set(ctx context.Context, c *pgx.ConnConfig) error {
 	return nil
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// limit sets a time that neither the URL nor its options set.
+func limit(params map[string]string, name string, d time.Duration) {
+	if !strings.Contains(params["options"], name) {
+		setUnlessSet(params, name, strconv.FormatInt(d.Milliseconds(), 10))
+	}
+}
 
-// refusesSetting reports whether a pooler refused a connection for a setting in its
-// first message: SQLSTATE 08P01 (protocol_violation), which a Postgres gives no
-// well-formed first message.
-func refusesSetting(err error) bool {
+// try connects once, for what comes of it.
+func try(ctx context.Context, c *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, c)
+	if err == nil {
+		_ = conn.Close(ctx)
+	}
+	return err
+}
+
+// mayRefuseSetting reports whether a pooler may have refused a connection for a
+// setting in its first message: SQLSTATE 08P01 (protocol_violation), which a Postgres
+// gives no well-formed first message. PgBouncer has it for much else, such as a
+// database that it does not know.
+func mayRefuseSetting(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && refused.Code == "08P01"
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -31,10 +32,12 @@ func (s *Store) Listen(ctx context.Context, listenURL string, heard func(version
 		<-ctx.Done()
 		return nil
 	}
-	config, err := pgx.ParseConfig(listenURL)
+	// It may say things of a pool, as DATABASE_URL may, which often is the same.
+	pool, err := pgxpool.ParseConfig(listenURL)
 	if err != nil {
 		return fmt.Errorf("LISTEN_DATABASE_URL is not a Postgres URL such as postgres://user@host:5432/spillway: %s", oneLine(err))
 	}
+	config := pool.ConnConfig
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
 	}

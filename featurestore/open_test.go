@@ -84,6 +84,37 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
+// A migration may take longer than the database lets a transaction wait for its
+// client, as the one that holds the lock meanwhile does.
+func TestALongMigration(t *testing.T) {
+	url := featurestoretest.URL(t)
+	empty(t, url)
+	other, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.WithoutCancel(t.Context()))
+	holding, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holding.Exec(t.Context(), "CREATE TABLE decisions (held bool)"); err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	store := open(t, url+"&idle_in_transaction_session_timeout=1s")
+	go func() { migrated <- store.Migrate(t.Context()) }()
+	if _, err := other.Exec(t.Context(), "SELECT pg_sleep(1.5)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := holding.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Error(err)
+	}
+}
+
 // A pooler in transaction mode hands the next transaction another session:
 // nothing may stay behind in one.
 func TestLeavesNothingInTheSession(t *testing.T) {
@@ -182,7 +213,8 @@ func TestListen(t *testing.T) {
 	t.Cleanup(listener.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	versions, ended := make(chan int64, 10), make(chan error, 1)
-	go func() { ended <- listener.Listen(ctx, url, func(v int64) { versions <- v }) }()
+	// What a URL says of a pool is nothing to one connection.
+	go func() { ended <- listener.Listen(ctx, url+"&pool_max_conns=4", func(v int64) { versions <- v }) }()
 	log.wait(t, "listening for bundles")
 	lease, _, err := store.AcquireLease(t.Context(), "refit", "a", time.Minute)
 	if err != nil {

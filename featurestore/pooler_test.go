@@ -2,10 +2,13 @@ package featurestore_test
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/spillway-llm/spillway/featurestore"
 	"github.com/spillway-llm/spillway/featurestore/featurestoretest"
@@ -141,6 +144,7 @@ func TestLimitsOfASession(t *testing.T) {
 		{url, featurestore.Options{MaxConns: 3}, "spillway 0 0 3"},
 		{url, featurestore.Options{MaxConns: 3, StatementTimeout: 5 * time.Minute}, "spillway 5min 1min 3"},
 		{with("statement_timeout=7s&application_name=mine&pool_max_conns=2"), featurestore.Options{MaxConns: 3, StatementTimeout: time.Minute}, "mine 7s 1min 2"},
+		{with("options=-c%20statement_timeout%3D8s"), featurestore.Options{MaxConns: 3, StatementTimeout: time.Minute}, "spillway 8s 1min 3"},
 	} {
 		if got := show(c.url, c.o); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.url[strings.Index(c.url, "?"):], got, c.want)
@@ -153,5 +157,34 @@ func TestLimitsOfASession(t *testing.T) {
 	defer s.Close()
 	if _, err := s.Pool().Exec(t.Context(), `SELECT pg_sleep(60)`); err == nil || !strings.Contains(err.Error(), "statement timeout") {
 		t.Errorf("a statement of a minute: %v", err)
+	}
+}
+
+// A pooler that refuses for another reason is not said to refuse a setting.
+func TestAPoolerThatRefusesAll(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server := pgproto3.NewBackend(conn, conn)
+			if _, err := server.ReceiveStartupMessage(); err == nil {
+				server.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "no such database: spillway"})
+				_ = server.Flush()
+			}
+			conn.Close()
+		}
+	}()
+	var log heard
+	url := "postgres://spillway@" + l.Addr().String() + "/spillway?sslmode=disable"
+	_, err = featurestore.Open(t.Context(), url, featurestore.Options{Logger: log.logger(), StatementTimeout: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "no such database: spillway") || len(log.count) > 0 {
+		t.Errorf("says %v, and logs %v", err, log.count)
 	}
 }

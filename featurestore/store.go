@@ -97,6 +97,8 @@ const (
 	takeLock = `SELECT pg_advisory_xact_lock($1)`
 	tryLock  = `SELECT pg_try_advisory_xact_lock($1)`
 
+	waitForMigrations = `SET LOCAL idle_in_transaction_session_timeout = 0`
+
 	migrateAgain = 200 * time.Millisecond // until the lock is looked at again
 )
 
@@ -122,6 +124,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 		var locked bool
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if err := tx.QueryRow(ctx, tryLock, lockKey).Scan(&locked); err != nil || !locked {
+				return err
+			}
+			if _, err := tx.Exec(ctx, waitForMigrations); err != nil {
 				return err
 			}
 			return s.migrate(ctx)
