@@ -78,7 +78,7 @@ type RouterConfig struct {
 	Discovery     DiscoveryConfig  `yaml:"discovery"`          // finding endpoints that nobody lists
 	MaxBodyBytes  int64            `yaml:"max_body_bytes"`     // longest request body; a longer one is answered 413
 	MaxRequests   int              `yaml:"max_requests"`       // requests on their way at once through the front door; one more is answered 503; 0: no bound
-	MaxOfClient   int              `yaml:"max_per_client"`     // the same of one IP address, which may be a proxy's; one more is answered 429; 0: no bound
+	MaxOfClient   int              `yaml:"max_per_client"`     // the same of one IP address, of IPv6 one /64, which may be a proxy's; one more is answered 429; 0: no bound
 	AskUsage      bool             `yaml:"ask_usage"`          // ask engines for the token counts of streamed answers, and strip them where the client did not ask
 	FirstByte     time.Duration    `yaml:"first_byte_timeout"` // until a streamed answer begins
 	Answer        time.Duration    `yaml:"answer_timeout"`     // until an answer that is not streamed is there

@@ -33,6 +33,7 @@ const patience = 20 * time.Second
 // router takes turns, so the first request goes to endpoint e1.
 type front struct {
 	url      string
+	handler  http.Handler // what is served there
 	registry *prometheus.Registry
 	stop     context.CancelCauseFunc
 	pool     *fixedPool
@@ -65,7 +66,8 @@ func newFront(t *testing.T, change func(*gateway.Config), urls ...string) *front
 		t.Cleanup(transport.CloseIdleConnections)
 		c.Transport = transport
 	}
-	server := httptest.NewUnstartedServer(gateway.New(c, r, quiet, f.registry))
+	f.handler = gateway.New(c, r, quiet, f.registry)
+	server := httptest.NewUnstartedServer(f.handler)
 	base, stop := context.WithCancelCause(context.Background())
 	f.stop = stop
 	server.Config.BaseContext = func(net.Listener) context.Context { return base }

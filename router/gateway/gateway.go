@@ -53,7 +53,7 @@ type Config struct {
 
 	// MaxRequests is how many requests may be on their way at once; one more
 	// is answered 503. MaxOfClient is the same of one client, by its IP
-	// address; one more is answered 429. 0: no bound.
+	// address, or network of 64 bits; one more is answered 429. 0: no bound.
 	MaxRequests int
 	MaxOfClient int
 
@@ -175,6 +175,13 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
 
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	if r.ContentLength != 0 {
+		// Of whoever is answered before that, too: net/http waits for the rest of
+		// a short body before it sends the answer. Writers that know no deadlines
+		// (in tests) do without.
+		_ = control.SetReadDeadline(time.Now().Add(g.config.Timeouts.Body))
+	}
 	if !served(r.URL.Path) {
 		g.refuse(w, front.Refuse(http.StatusNotFound, "unknown_path", "this router serves paths below /v1 only"))
 		return
@@ -182,7 +189,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	if g.serveModels(w, r) {
 		return
 	}
-	x := &exchange{g: g, w: w, r: r, control: http.NewResponseController(w)}
+	x := &exchange{g: g, w: w, r: r, control: control}
 	g.metrics.inFlight.Inc()
 	defer g.metrics.inFlight.Dec()
 	defer x.close()

@@ -1,8 +1,13 @@
 package gateway_test
 
 import (
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/spillway-llm/spillway/router/gateway"
 )
@@ -60,6 +65,82 @@ func TestLimits(t *testing.T) {
 				all(t, a, err)
 				f.outcome(t)
 			}
+		})
+	}
+}
+
+// Who is answered before its body was read is given no longer to send it than
+// others.
+func TestUnreadBody(t *testing.T) {
+	finish := make(chan struct{})
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		streamHeaders(w)
+		send(w, tokenEvent)
+		receive(t, finish, "everyone to be answered")
+		send(w, endEvent+doneEvent)
+	})
+	f := newFront(t, func(c *gateway.Config) { c.MaxRequests, c.Timeouts.Body = 1, 100*time.Millisecond }, e.URL)
+	open, err := f.post(t, t.Context(), chatBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for request, status := range map[string]string{
+		"POST /v1/completions": "503", "POST /elsewhere": "404", "GET /v1/models": "200", "GET /v1/models/none": "404",
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(conn, request+" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"model\"")
+		conn.SetReadDeadline(time.Now().Add(patience))
+		answer, err := io.ReadAll(conn) // to the end: the connection is closed
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status+" ") {
+			t.Errorf("%s: %q %v, want %s", request, answer, err, status)
+		}
+		conn.Close()
+	}
+	finish <- struct{}{}
+	all(t, open, nil)
+	f.outcome(t)
+}
+
+// A client of IPv6 is its network of 64 bits, for whoever has one address of it
+// has all of them.
+func TestClients(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		first, second string
+		same          bool
+	}{
+		{"ports", "192.0.2.1:1", "192.0.2.1:2", true},
+		{"neighbours", "192.0.2.1:1", "192.0.2.2:1", false},
+		{"addresses of a network", "[2001:db8:0:1::1]:1", "[2001:db8:0:1:ffff::2]:1", true},
+		{"networks", "[2001:db8:0:1::1]:1", "[2001:db8:0:2::1]:1", false},
+		{"mapped", "[::ffff:192.0.2.1]:1", "192.0.2.1:2", true},
+		{"mapped neighbours", "[::ffff:192.0.2.1]:1", "[::ffff:192.0.2.2]:1", false},
+		{"addresses of links", "[fe80::1%eth0]:1", "[fe80::2%eth1]:1", true},
+		{"no addresses", "@", "@", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFront(t, func(c *gateway.Config) { c.MaxOfClient = 1 })
+			asks := func(address string, body io.Reader) int {
+				r, w := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", body), httptest.NewRecorder()
+				r.RemoteAddr = address
+				f.handler.ServeHTTP(w, r)
+				return w.Code
+			}
+			body, rest := io.Pipe()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				asks(c.first, body)
+			}()
+			rest.Write([]byte("{")) // returns once it was read, so that the request is in
+			if refused := asks(c.second, strings.NewReader("{")) == http.StatusTooManyRequests; refused != c.same {
+				t.Errorf("%s beside %s: refused %v, want %v", c.second, c.first, refused, c.same)
+			}
+			rest.Close()
+			<-done
 		})
 	}
 }

@@ -13,8 +13,8 @@ import (
 // of its body.
 const firstAlloc = 1 << 20
 
-// read takes in the whole request body. The time allowed for it ends slow
-// senders; net/http's own limits end before the body.
+// read takes in the whole request body. The time allowed for it, which serve has
+// set, ends slow senders; net/http's own limits end before the body.
 func (x *exchange) read() (*body, error) {
 	limit := x.g.config.MaxBody
 	tooLarge := front.TooLarge(limit)
@@ -25,8 +25,6 @@ func (x *exchange) read() (*body, error) {
 	if x.r.Body == nil || x.r.ContentLength == 0 {
 		return nil, nil
 	}
-	// Writers that know no deadlines (in tests) do without.
-	_ = x.control.SetReadDeadline(time.Now().Add(x.g.config.Timeouts.Body))
 	// Room for one byte more lets it see the end without growing.
 	b := newBody(int(min(max(x.r.ContentLength, 0)+1, firstAlloc+1)))
 	err := b.readFrom(http.MaxBytesReader(x.w, x.r.Body, limit))
