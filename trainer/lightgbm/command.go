@@ -1,6 +1,7 @@
 package lightgbm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +37,18 @@ func (c *Command) Check() error {
 	switch {
 	case c.Path == "":
 		return errors.New(`path: is empty; want the program, such as "lightgbm"`)
-	case strings.ContainsAny(c.Directory, "#,\"\r\n"):
-		return fmt.Errorf("directory: %q holds '#', ',', '\"' or a line break, which LightGBM's parameters can't", c.Directory)
 	case c.Machines != "" && c.Directory == "":
 		return errors.New("directory: is empty; with machines want one that all of them see")
 	case c.Timeout <= 0:
 		return errors.New("timeout: must be positive")
+	}
+	return named(c.Directory)
+}
+
+// named reports a directory that LightGBM's parameters can't name.
+func named(directory string) error {
+	if strings.ContainsAny(directory, "#=,\"\r\n") {
+		return fmt.Errorf("directory: %q holds '#', '=', ',', '\"' or a line break, which LightGBM's parameters can't", directory)
 	}
 	return nil
 }
@@ -51,13 +58,23 @@ func (c *Command) Installed() error {
 	if _, err := c.program(); err != nil {
 		return err
 	}
-	if c.Directory != "" {
-		if _, err := os.Stat(c.Directory); err != nil {
-			return fmt.Errorf("directory: %w", err)
-		}
+	if _, err := c.directory(); err != nil {
+		return err
 	}
 	_, err := c.machines()
 	return err
+}
+
+// directory is the absolute path of where files are written.
+func (c *Command) directory() (string, error) {
+	found, err := filepath.Abs(cmp.Or(c.Directory, os.TempDir()))
+	if err == nil {
+		_, err = os.Stat(found)
+	}
+	if err != nil {
+		return "", fmt.Errorf("directory: %w", err)
+	}
+	return found, named(found)
 }
 
 // program is the absolute path of the program: a run has a working directory
@@ -75,8 +92,8 @@ func (c *Command) program() (string, error) {
 
 // Train grows a forest on squared error as gbdt.Train does; other objectives are
 // refused, because LightGBM keeps none of those that trainers need monotone. It
-// ends when the context or the timeout does, and the program and what it has
-// started with it. The forest is checked: it must be LightGBM text that package
+// ends when the context or the timeout does, and what the program has started
+// ends with the program. The forest is checked: it must be LightGBM text that package
 // forest evaluates, with the columns of the data and no more trees and leaves than
 // asked for, and must move with no feature against its sign.
 func (c *Command) Train(ctx context.Context, data gbdt.Data, opts gbdt.Options) (*forest.Forest, error) {
@@ -99,14 +116,15 @@ func (c *Command) train(ctx context.Context, data *gbdt.Data, opts *gbdt.Options
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(c.Directory, "spillway-lightgbm-")
+	directory, err := c.directory()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(directory, "spillway-lightgbm-")
 	if err != nil {
 		return nil, fmt.Errorf("directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, fmt.Errorf("directory: %w", err)
-	}
 	j := job{dir: dir, data: data, opts: opts, machines: machines, timeout: c.Timeout}
 	if err := j.write(); err != nil {
 		return nil, fmt.Errorf("write its files: %w", err)

@@ -60,6 +60,7 @@ func options() gbdt.Options {
 func TestRowsAndOptionsArriveAsTheyAre(t *testing.T) {
 	c := installed(t, "grows")
 	t.Setenv("DATABASE_URL", "postgres://trainer:secret@db/spillway")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "key=secret")
 	data, judges := rows(1, 600), rows(2, 200)
 	for name, change := range map[string]func(*gbdt.Data, *gbdt.Options){
 		"plain":         func(*gbdt.Data, *gbdt.Options) {},
@@ -114,6 +115,7 @@ func TestSeveralMachines(t *testing.T) {
 		"10.0.0.1 1\n10.0.0.2 2":        "line 2: port 2 after 1",
 		"10.0.0.1 65536\n10.0.0.2 5":    `line 1: port "65536"`,
 		strings.Repeat("::1 1\n", 1025): "more than 1024 machines",
+		"::1 1\n::2 1\n" + strings.Repeat("\n", 64<<10) + "::3 1\n": "more than 65536 bytes",
 	} {
 		if err := os.WriteFile(c.Machines, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -197,6 +199,60 @@ func TestWhatItStartedEndsWithIt(t *testing.T) {
 	}
 }
 
+// TestWhatItLeavesBehindEndsToo: so does what a program has started that ended
+// well itself.
+func TestWhatItLeavesBehindEndsToo(t *testing.T) {
+	data := rows(1, 100)
+	good, err := gbdt.Train(t.Context(), data, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := installed(t, "abandons")
+	fifo := filepath.Join(t.TempDir(), "held")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(stubFifo, fifo)
+	t.Setenv(stubText, string(good.Text()))
+	read := make(chan error, 1)
+	go func() {
+		held, err := os.Open(fifo) // waits until the other end is open
+		if err == nil {
+			_, err = io.Copy(io.Discard, held)
+			held.Close()
+		}
+		read <- err
+	}()
+	if _, err := c.Train(t.Context(), data, options()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("what the program has started goes on")
+	}
+}
+
+// TestDirectoryOfTheSystem: it is checked as a configured one is.
+func TestDirectoryOfTheSystem(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a=b")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := installed(t, "grows")
+	c.Directory = ""
+	t.Setenv("TMPDIR", dir)
+	if err := c.Installed(); err == nil || !strings.HasPrefix(err.Error(), "directory: ") {
+		t.Errorf("error %v, want one about the directory", err)
+	}
+	if _, err := c.Train(t.Context(), rows(1, 100), options()); err == nil || !strings.HasPrefix(err.Error(), "lightgbm: directory: ") {
+		t.Errorf("error %v, want one about the directory", err)
+	}
+}
+
 func TestCheckNamesTheKey(t *testing.T) {
 	good := lightgbm.Command{Path: "lightgbm", Timeout: time.Minute}
 	if err := good.Check(); err != nil {
@@ -205,6 +261,7 @@ func TestCheckNamesTheKey(t *testing.T) {
 	for key, change := range map[string]func(*lightgbm.Command){
 		"path: is empty":      func(c *lightgbm.Command) { c.Path = "" },
 		"directory: \"/a#b\"": func(c *lightgbm.Command) { c.Directory = "/a#b" },
+		"directory: \"/a=b\"": func(c *lightgbm.Command) { c.Directory = "/a=b" },
 		"directory: is empty": func(c *lightgbm.Command) { c.Machines = "/machines" },
 		"timeout: ":           func(c *lightgbm.Command) { c.Timeout = 0 },
 	} {

@@ -15,8 +15,11 @@ type machine struct {
 	port    uint16
 }
 
-// maxMachines bounds what is read of a list: lines are shorter than 64 bytes.
-const maxMachines = 1024
+// maxMachines and maxList bound what is read of a list.
+const (
+	maxMachines = 1024
+	maxList     = 64 * maxMachines // bytes
+)
 
 // machines reads the list of them; none is this machine alone.
 func (c *Command) machines() ([]machine, error) {
@@ -28,9 +31,12 @@ func (c *Command) machines() ([]machine, error) {
 		return nil, fmt.Errorf("machines: %w", err)
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, 64*maxMachines))
+	text, err := io.ReadAll(io.LimitReader(file, maxList+1))
 	if err != nil {
 		return nil, fmt.Errorf("machines: %w", err)
+	}
+	if len(text) > maxList {
+		return nil, fmt.Errorf("machines: %s: more than %d bytes", c.Machines, maxList)
 	}
 	list, err := parseMachines(text)
 	if err != nil {

@@ -3,6 +3,7 @@ package lightgbm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,8 +41,11 @@ func run(ctx context.Context, program, dir, config string, timeout time.Duration
 	}
 	cmd.WaitDelay = afterwards
 	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = cmd.Cancel() // what it left behind, whose group still has its number
+	}
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it ended well; what it left behind held its output
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -53,7 +57,10 @@ func run(ctx context.Context, program, dir, config string, timeout time.Duration
 
 // secrets are what the trainer is told in its environment and no program that
 // it runs need know.
-var secrets = []string{"DATABASE_URL=", "LISTEN_DATABASE_URL=", "PGPASSWORD="}
+var secrets = []string{
+	"DATABASE_URL=", "LISTEN_DATABASE_URL=", "PGPASSWORD=", "PGSSLPASSWORD=",
+	"OTEL_EXPORTER_OTLP_HEADERS=", "OTEL_EXPORTER_OTLP_TRACES_HEADERS=",
+}
 
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
