@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -50,6 +51,9 @@ func (s *Settings) grow(ctx context.Context, target bundle.Target, binned *gbdt.
 	left := make([]float64, len(data.Y))
 	f.PredictBatch(data.X, len(left), left)
 	for i, y := range data.Y {
+		if x := left[i]; math.IsInf(x, 0) || math.IsNaN(x) {
+			return nil, 0, fmt.Errorf("%w: its leaves add up to %g", ErrEngine, x)
+		}
 		left[i] = y - left[i]
 	}
 	return f, mean + weightedQuantile(left, data.Weights, 0.5), nil

@@ -98,7 +98,12 @@ func TestAnEngineThatFailsIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	endless := func(_ context.Context, d gbdt.Data, _ gbdt.Options) (*forest.Forest, error) {
+		tree := forest.Tree{Leaves: []forest.Leaf{{Value: math.MaxFloat64}}}
+		return forest.New(forest.Header{FeatureNames: d.FeatureNames}, []forest.Tree{tree, tree})
+	}
 	for _, engine := range []learn.Engine{
+		endless,
 		func(context.Context, gbdt.Data, gbdt.Options) (*forest.Forest, error) { return nil, broken },
 		func(context.Context, gbdt.Data, gbdt.Options) (*forest.Forest, error) { return narrow, nil },
 	} {
