@@ -19,7 +19,7 @@ type pair struct {
 }
 
 // effect is the true one that an instrument is held against: that on the traffic
-// it saw.
+// it saw, of a switchback on the first part of it.
 func (p *pair) effect(i instrument, q quantity) effect {
 	if i == switchback {
 		return p.truth.all[q]
