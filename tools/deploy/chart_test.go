@@ -117,6 +117,7 @@ func TestChartRefuses(t *testing.T) {
 		{"a schedule that no CronJob has", "trainer.schedule=@every 5m", "trainer.schedule"},
 		{"a schedule of its own", "config.trainer.schedule=@every 20s", "config.trainer.schedule"},
 		{"drain times of its own", "config.router.drain_timeout=9m", "config.router.drain_timeout"},
+		{"TLS between routers of its own", "config.router.share_tls=mutual", "config.router.share_tls"},
 		{"a predictor by word", "config.predictor=in-process", "predictor.mode"},
 		{"a route to nowhere", "inferencePool.enabled=true,inferencePool.httpRoute.enabled=true", "inferencePool.httpRoute.parentRefs"},
 		{"a configuration of nobody", "configMap.create=false", "configMap.name"},
@@ -144,6 +145,23 @@ func TestChartHasItsReleasesName(t *testing.T) {
 			t.Errorf("%s: want a name that begins with blue-spillway", manifest.Name(o))
 		}
 	}
+}
+
+// Releases of one name in two namespaces may watch the same engines.
+func TestReleasesShareEngines(t *testing.T) {
+	engines := []string{"--set", "engines[0].service=vllm,engines[0].namespace=engines,engines[0].ports={8000}"}
+	decode(t, render(t, "blue", nil, engines...)+"\n---\n"+render(t, "green", nil, engines...))
+}
+
+// Names are short enough for all objects, and labels are labels, also at Helm's
+// longest name of a release and a tag as long as registries take.
+func TestChartHasNamesThatFit(t *testing.T) {
+	release, tag := strings.Repeat("r", 53), strings.Repeat("t", 62)+"-t"
+	out, err := helm(t, "template", release, chart, "--namespace", "llm", "--set", "image.tag="+tag)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	decode(t, out)
 }
 
 // A chart cannot read what lies beside it, so it carries a copy of the rules and

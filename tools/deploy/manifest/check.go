@@ -26,8 +26,8 @@ func (p *problems) add(o Object, format string, args ...any) {
 }
 
 // Check says what in the set refers to something that is not there: ports,
-// volumes, keys of ConfigMaps, Services, roles, accounts, selectors; and where a
-// container may more than it needs. Secrets, PersistentVolumeClaims and Gateways
+// volumes, keys of ConfigMaps, Services, roles, accounts, selectors; where a name or
+// a label can't be one; and where a container may more than it needs. Secrets, PersistentVolumeClaims and Gateways
 // are others' and are not looked for.
 func (s Set) Check() []string {
 	var p problems
@@ -37,6 +37,7 @@ func (s Set) Check() []string {
 			p.add(o, "is there twice")
 		}
 		seen[Name(o)] = true
+		checkName(&p, o)
 	}
 	for _, pod := range s.Pods() {
 		s.checkPod(&p, pod)

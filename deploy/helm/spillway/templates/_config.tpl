@@ -2,7 +2,8 @@
 {{- define "spillway.config" -}}
 {{- $v := .Values -}}
 {{- range list "store.spool_dir" "router.listen" "router.admin" "router.extproc_listen" "router.share_listen"
-    "router.share_salt_file" "router.drain_delay" "router.drain_timeout" "router.forecast.address"
+    "router.share_salt_file" "router.share_tls" "router.share_cert_file" "router.share_key_file" "router.share_ca_file"
+    "router.drain_delay" "router.drain_timeout" "router.forecast.address"
     "access.cert_file" "access.key_file" "access.ca_file" "access.admin_tls" "access.admin_token_file" "access.open_metrics"
     "predictor.in_process" "predictor.listen" "predictor.admin" "trainer.schedule" "trainer.admin" -}}
 {{- $at := $v.config -}}

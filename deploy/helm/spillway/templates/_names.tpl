@@ -1,10 +1,11 @@
+{{/* 44 characters and "-trainer" are as long as the name of a CronJob may be. */}}
 {{- define "spillway.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 44 | trimSuffix "-" -}}
 {{- else if contains "spillway" .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 44 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-spillway" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-spillway" .Release.Name | trunc 44 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -19,7 +20,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- define "spillway.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "spillway.selector" . }}
-app.kubernetes.io/version: {{ $root.Values.image.tag | default $root.Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ $root.Values.image.tag | default $root.Chart.AppVersion | trunc 63 | trimAll "-_." | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- end -}}
 
