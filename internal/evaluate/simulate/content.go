@@ -86,8 +86,9 @@ func (l *log) partings() partings {
 		q := &l.requests[i]
 		marks := q.digest.Marks
 		vote := func(at int) {
-			k := sort.Search(len(marks), func(k int) bool { return marks[k].Depth >= at }) - 1
-			if k < 0 || at >= q.digest.Blocks || onGrid(at) {
+			// The last mark before it, or that which others have there as well.
+			k := sort.Search(len(marks), func(k int) bool { return marks[k].Depth > at || marks[k].Depth == at && !onGrid(at) }) - 1
+			if k < 0 || at >= q.digest.Blocks {
 				return
 			}
 			p.after[marks[k]] = p.after[marks[k]].told(at)
@@ -105,7 +106,7 @@ func (l *log) partings() partings {
 }
 
 // between is where a prompt parts from others between two of its marks that stand
-// at these; at the first of them where nobody tells.
+// at these; right after the first of them where most say so, or nobody tells.
 func (p *partings) between(m prefix.Mark, next int) int {
 	for _, of := range []parting{p.after[m], p.depth[m.Depth]} {
 		if of.votes > 0 && of.at < next {

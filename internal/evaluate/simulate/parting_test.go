@@ -57,7 +57,7 @@ func TestPromptsPartWhereCachesEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lengths := []int{5, 23, 70, 93, 93, 95, 200}
+			lengths := []int{5, 8, 23, 64, 70, 93, 93, 95, 200}
 			rng := rand.New(rand.NewPCG(1, 1))
 			l, text := textsOf(t, lengths, rng)
 			for i := range l.requests {
