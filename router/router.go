@@ -84,9 +84,9 @@ type Serving struct {
 	OldestOpen func() (decidedAt time.Time, ok bool)
 }
 
-// DefaultDrainTimeout is the documented default. With a delay of 5 s before it
-// and 5 s to record what was cut off it fits into the 30 s that Kubernetes
-// gives a pod to end.
+// DefaultDrainTimeout is the documented default. With 5 s for what is cut off and
+// 5 s for the last rows it is the 30 s that Kubernetes gives a pod to end; a drain
+// delay wants as much more.
 const DefaultDrainTimeout = 20 * time.Second
 
 // Limits of the listeners. Bodies have their own in gateway.Config.
