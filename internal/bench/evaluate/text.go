@@ -28,7 +28,8 @@ var says = [instruments]string{
 // writeText writes everything as Markdown, which reads well in a terminal too.
 func writeText(w io.Writer, r *bench.Report, studies []*study, prices []price) {
 	all := pairsOf(studies)
-	fmt.Fprintf(w, "# How far each instrument can be trusted\n\nMade by `%s`: %d simulated worlds, %d pairs of a log's policy and a target, the true effect from %d runs of each, or up to %d where they differ much. ", r.Command, len(studies), len(all), r.Sizes["runs of each policy"], again*r.Sizes["runs of each policy"])
+	fmt.Fprintf(w, "# How far each instrument can be trusted\n\nMade by `%s`: %d simulated worlds, %d pairs of a log's policy and a target, the true effect from %d runs of each, or up to %d where they differ much; that of switchbacks from %d, of %d times the log's traffic. ", r.Command, len(studies), len(all),
+		r.Sizes["runs of each policy"], again*r.Sizes["runs of each policy"], min(longRuns, r.Sizes["runs of each policy"]), longLogs)
 	fmt.Fprintf(w, "Effects are relative to the log's policy; errors are in points of that. Sign: of the pairs whose true effect exceeds %.0f %%, with the 99 %% Wilson interval, which takes pairs to be independent, though those of one world share its log. Requests needed: for an interval of 5 points either way, were it only chance. Half of the true effects' own intervals, median: %s points of mean TTFT, %s of mean E2E.\n",
 		100*decisive, points(own(all, ttft)), points(own(all, e2e)))
 	if len(r.Bars) > 0 {
