@@ -84,7 +84,7 @@ type RouterConfig struct {
 	Answer        time.Duration    `yaml:"answer_timeout"`     // until an answer that is not streamed is there
 	Idle          time.Duration    `yaml:"idle_timeout"`       // between two pieces of an answer
 	DrainDelay    time.Duration    `yaml:"drain_delay"`        // how long the front door stays open after SIGTERM, while /readyz says 503; 3s to 5s in Kubernetes
-	Drain         time.Duration    `yaml:"drain_timeout"`      // then requests in flight may end; with drain_delay and 5 s more it must fit into terminationGracePeriodSeconds
+	Drain         time.Duration    `yaml:"drain_timeout"`      // then requests in flight may end; with drain_delay and 10 s more it must fit into terminationGracePeriodSeconds
 	Handover      string           `yaml:"handover"`           // path of a Unix socket where the next router on this machine takes the listeners over, and from which this one did; empty: none may
 	CompleteUpTo  int              `yaml:"complete_up_to"`     // rows hold every candidate where there are at most so many
 	CompleteShare float64          `yaml:"complete_share"`     // and of larger fleets in this share of the decisions, 0 to 1
