@@ -88,8 +88,9 @@ verify-dashboards: setup build ## alert rules and their tests, and every express
 AUDIT = $(GO) tool -modfile=tools/audit/go.mod
 
 .PHONY: sbom
-sbom: build ## what is in the binary, with licences, as CycloneDX: bin/spillway.cdx.json
-	$(Q)$(AUDIT) cyclonedx-gomod bin -json -licenses -output bin/spillway.cdx.json bin/spillway
+sbom: ## what is in the binary, with licences, as CycloneDX: bin/spillway.cdx.json
+	@mkdir -p bin
+	$(Q)$(AUDIT) cyclonedx-gomod app -json -licenses -main cmd/spillway -output bin/spillway.cdx.json .
 	@echo "bin/spillway.cdx.json"
 
 .PHONY: vulncheck
