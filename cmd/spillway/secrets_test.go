@@ -217,7 +217,7 @@ trainer: {admin: ""}
 	for why, args := range map[string][]string{
 		"nobody answers":    {address},
 		"want https://":     {"--config", routerConfig, plain + "/metrics"},
-		"signed by unknown": {"--config", strangers, "--timeout", "300ms", address},
+		"signed by unknown": {"--config", strangers, "--timeout", "2s", address},
 		"unknown authority": {router.admin + "/metrics"},
 	} {
 		if out, said, code := run(t, "", append([]string{"health"}, args...)...); code != 1 || !strings.Contains(said, why) {
