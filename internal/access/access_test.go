@@ -218,6 +218,22 @@ func TestNotInPlainText(t *testing.T) {
 	}
 }
 
+// Who is refused keeps no connection by a body that never comes.
+func TestRefusedAreLetGo(t *testing.T) {
+	url := serve(t, access.Config{TokenFile: tokenFile(t, secret)}, prometheus.NewRegistry())
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "POST /drill HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nfor")
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	answer, err := io.ReadAll(conn) // to the end: the connection is closed
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") {
+		t.Errorf("%q %v", answer, err)
+	}
+}
+
 // A browser shows the token as a password.
 func TestPassword(t *testing.T) {
 	reg := prometheus.NewRegistry()

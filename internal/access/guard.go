@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -122,11 +123,11 @@ func (g *Guard) Handler(h http.Handler) http.Handler {
 		switch {
 		case slices.Contains(g.open, r.URL.Path):
 		case g.mutual && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
-			g.refused.WithLabelValues(refusedCertificate).Inc()
+			g.refuse(w, r, refusedCertificate)
 			http.Error(w, "a certificate is asked for, and none was shown", http.StatusForbidden)
 			return
 		case g.token != nil && !g.token.Accepts(shownIn(r)):
-			g.refused.WithLabelValues(refusedToken).Inc()
+			g.refuse(w, r, refusedToken)
 			w.Header().Add("WWW-Authenticate", `Basic realm="spillway: any user, the token as password", charset="UTF-8"`)
 			w.Header().Add("WWW-Authenticate", `Bearer realm="spillway"`)
 			http.Error(w, "a token is asked for: Authorization: Bearer TOKEN", http.StatusUnauthorized)
@@ -134,6 +135,19 @@ func (g *Guard) Handler(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// unreadWithin is how long the rest of a refused request's body is waited for:
+// net/http wants it before it sends the answer.
+const unreadWithin = time.Second
+
+// refuse counts a refusal, and bounds how long it may take.
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, why string) {
+	g.refused.WithLabelValues(why).Inc()
+	if r.ContentLength != 0 {
+		// Writers that know no deadlines (in tests) do without.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadWithin))
+	}
 }
 
 // shownIn is the token that a request shows, "" for none.
