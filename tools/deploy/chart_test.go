@@ -117,6 +117,8 @@ func TestChartRefuses(t *testing.T) {
 		{"a schedule that no CronJob has", "trainer.schedule=@every 5m", "trainer.schedule"},
 		{"a schedule of its own", "config.trainer.schedule=@every 20s", "config.trainer.schedule"},
 		{"drain times of its own", "config.router.drain_timeout=9m", "config.router.drain_timeout"},
+		{"no address at all", "config.router.admin=", "config.router.admin"},
+		{"another mode than the value says", "config.predictor.in_process=false", "config.predictor.in_process"},
 		{"TLS between routers of its own", "config.router.share_tls=mutual", "config.router.share_tls"},
 		{"a predictor by word", "config.predictor=in-process", "predictor.mode"},
 		{"a route to nowhere", "inferencePool.enabled=true,inferencePool.httpRoute.enabled=true", "inferencePool.httpRoute.parentRefs"},

@@ -7,10 +7,11 @@
     "access.cert_file" "access.key_file" "access.ca_file" "access.admin_tls" "access.admin_token_file" "access.open_metrics"
     "predictor.in_process" "predictor.listen" "predictor.admin" "trainer.schedule" "trainer.admin" -}}
 {{- $at := $v.config -}}
+{{- $set := true -}}
 {{- range splitList "." . -}}
-{{- if kindIs "map" $at -}}{{- $at = get $at . -}}{{- else -}}{{- $at = "" -}}{{- end -}}
+{{- if and (kindIs "map" $at) (hasKey $at .) -}}{{- $at = get $at . -}}{{- else -}}{{- $at = "" }}{{ $set = false -}}{{- end -}}
 {{- end -}}
-{{- if $at -}}
+{{- if $set -}}
 {{- fail (printf "config.%s: is set by the chart, since other objects depend on it; see values.yaml for the value behind it" .) -}}
 {{- end -}}
 {{- end -}}
