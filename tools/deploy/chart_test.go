@@ -117,6 +117,8 @@ func TestChartRefuses(t *testing.T) {
 		{"a schedule that no CronJob has", "trainer.schedule=@every 5m", "trainer.schedule"},
 		{"a schedule of its own", "config.trainer.schedule=@every 20s", "config.trainer.schedule"},
 		{"drain times of its own", "config.router.drain_timeout=9m", "config.router.drain_timeout"},
+		{"a profile that is no file's name", "profiles.h100=abc", "/profiles"},
+		{"more routers than at most", "autoscaling.enabled=true,autoscaling.minReplicas=9", "autoscaling.minReplicas"},
 		{"no address at all", "config.router.admin=", "config.router.admin"},
 		{"another mode than the value says", "config.predictor.in_process=false", "config.predictor.in_process"},
 		{"TLS between routers of its own", "config.router.share_tls=mutual", "config.router.share_tls"},
