@@ -22,6 +22,7 @@ import (
 func installed(t *testing.T, mode string) lightgbm.Command {
 	t.Helper()
 	t.Setenv(stubMode, mode)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector waits a second for each program that ends
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
