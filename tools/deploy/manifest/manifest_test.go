@@ -172,7 +172,7 @@ func TestCheckFinds(t *testing.T) {
 		{"endpoints: [{port: http}]", "endpoints: [{port: metrics}]", `ServiceMonitor a/web: Service a/web has no port "metrics"`},
 		{"spec: {selector: {matchLabels: {app: web}}, endpoints", "spec: {selector: {matchLabels: {app: wbe}}, endpoints", "ServiceMonitor a/web: selects no Service: app=wbe"},
 		{"kind: PrometheusRule\nmetadata: {name: web, namespace: a}", "kind: PrometheusRule\nmetadata: {name: web, namespace: a, labels: {v: " + strings.Repeat("v", 64) + "}}", "PrometheusRule a/web: label v: must be no more than 63 bytes"},
-		{"kind: PodDisruptionBudget\nmetadata: {name: web, ", "kind: PodDisruptionBudget\nmetadata: {name: " + strings.Repeat("w", 254) + ", ", "PodDisruptionBudget a/" + strings.Repeat("w", 254) + ": its name: must be no more than 253 bytes"},
+		{"kind: PodDisruptionBudget\nmetadata: {name: web, ", "kind: PodDisruptionBudget\nmetadata: {name: " + strings.Repeat("w", 254) + ", ", "PodDisruptionBudget a/" + strings.Repeat("w", 254) + ": its name: must be no more than 253 characters"},
 		{"spec: {groups: [{name: web, rules: [{alert: Down, expr: up == 0}]}]}", "spec: {}", "PrometheusRule a/web: has no groups"},
 		{"endpointPickerRef: {kind: Service, name: web, port: {number: 80}}", "endpointPickerRef: {kind: Service, name: wbe, port: {number: 80}}", "InferencePool a/pool: endpoint picker: Service wbe is not there"},
 		{"endpointPickerRef: {kind: Service, name: web, port: {number: 80}}", "endpointPickerRef: {kind: Service, name: web, port: {number: 81}}", "InferencePool a/pool: endpoint picker: Service a/web has no port 81"},
