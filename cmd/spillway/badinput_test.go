@@ -110,6 +110,7 @@ func TestWrongConfiguration(t *testing.T) {
 		{"TLS without a certificate", "router: {share_tls: server}\n", []string{"router.share_cert_file", "share_tls"}},
 		{"mutual TLS without an authority", "router: {share_tls: mutual, share_cert_file: a, share_key_file: b}\n", []string{"router.share_ca_file", "share_tls"}},
 		{"a certificate for plain text", "router: {share_cert_file: a}\n", []string{"router.share_tls", "server"}},
+		{"less than no room", "router: {max_held_bytes: 100000000}\n", []string{"router.max_held_bytes", "twice max_body_bytes"}},
 		{"fewer than no requests", "router: {max_requests: -1}\n", []string{"router.max_requests", "negative"}},
 		{"fewer than none of a client", "router: {max_per_client: -1}\n", []string{"router.max_per_client", "negative"}},
 		{"access of another kind", "access: {admin_tls: maybe}\n", []string{"access.admin_tls", `"maybe"`, "mutual"}},

@@ -77,6 +77,7 @@ type RouterConfig struct {
 	EndpointsFile string           `yaml:"endpoints_file"`     // a file with the same list, watched
 	Discovery     DiscoveryConfig  `yaml:"discovery"`          // finding endpoints that nobody lists
 	MaxBodyBytes  int64            `yaml:"max_body_bytes"`     // longest request body; a longer one is answered 413
+	MaxHeldBytes  int64            `yaml:"max_held_bytes"`     // of the bodies of all requests that a front door holds at once; what would take more is answered 503; 0: no bound
 	MaxRequests   int              `yaml:"max_requests"`       // requests on their way at once through the front door; one more is answered 503; 0: no bound
 	MaxOfClient   int              `yaml:"max_per_client"`     // the same of one IP address, of IPv6 one /64, which may be a proxy's; one more is answered 429; 0: no bound
 	AskUsage      bool             `yaml:"ask_usage"`          // ask engines for the token counts of streamed answers, and strip them where the client did not ask
@@ -201,7 +202,7 @@ func defaultConfig() Config {
 			},
 			Discovery:    defaultDiscovery(),
 			Scrape:       ScrapeConfig{Interval: time.Second, Timeout: 3 * time.Second, MaxAge: r.ScrapeMaxAge},
-			MaxBodyBytes: g.MaxBody, MaxRequests: g.MaxRequests, MaxOfClient: g.MaxOfClient, AskUsage: true,
+			MaxBodyBytes: g.MaxBody, MaxHeldBytes: g.MaxHeld, MaxRequests: g.MaxRequests, MaxOfClient: g.MaxOfClient, AskUsage: true,
 			FirstByte: g.Timeouts.FirstByte, Answer: g.Timeouts.Answer, Idle: g.Timeouts.Idle,
 			Drain:        router.DefaultDrainTimeout,
 			CompleteUpTo: r.CompleteUpTo, CompleteShare: r.CompleteShare, TokensPerByte: r.TokensPerByte,

@@ -72,10 +72,10 @@ func (c *Config) router() (router.Config, error) {
 	}
 	g := gateway.Defaults()
 	g.MaxBody, g.AskUsage = c.Router.MaxBodyBytes, c.Router.AskUsage
-	g.MaxRequests, g.MaxOfClient = c.Router.MaxRequests, c.Router.MaxOfClient
+	g.MaxRequests, g.MaxOfClient, g.MaxHeld = c.Router.MaxRequests, c.Router.MaxOfClient, c.Router.MaxHeldBytes
 	g.Timeouts.FirstByte, g.Timeouts.Answer, g.Timeouts.Idle = c.Router.FirstByte, c.Router.Answer, c.Router.Idle
 	x := extproc.Defaults()
-	x.MaxBody, x.MaxStreams = c.Router.MaxBodyBytes, c.Router.ExtProc.MaxStreams
+	x.MaxBody, x.MaxHeld, x.MaxStreams = c.Router.MaxBodyBytes, c.Router.MaxHeldBytes, c.Router.ExtProc.MaxStreams
 	x.Destinations, x.Response = c.Router.ExtProc.Destinations, c.Router.ExtProc.Response
 	x.TLS = extproc.TLS{Mode: c.Router.ExtProc.TLS, CertFile: c.Router.ExtProc.CertFile, KeyFile: c.Router.ExtProc.KeyFile}
 	x.Timeouts.FirstByte, x.Timeouts.Answer, x.Timeouts.Idle = c.Router.FirstByte, c.Router.Answer, c.Router.Idle

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/tracing"
+	"github.com/spillway-llm/spillway/router/front"
 )
 
 // What a Picker asks to be shown of responses.
@@ -18,6 +19,10 @@ type Config struct {
 	// MaxBody is the longest request body, in bytes, that is accepted; a
 	// longer one is answered 413.
 	MaxBody int64
+
+	// MaxHeld is how many bytes the bodies of all requests may take that are held
+	// at once; what would take more is answered 503. 0: no bound.
+	MaxHeld int64
 
 	// MaxStreams is how many requests may be on their way at once; one more
 	// is answered 503.
@@ -56,6 +61,7 @@ func Defaults() Config {
 	return Config{
 		MaxBody:      64 << 20,
 		MaxStreams:   20000,
+		MaxHeld:      1 << 30,
 		Destinations: 3,
 		Response:     ResponseBody,
 		TLS:          TLS{Mode: TLSSelfSigned},
@@ -73,6 +79,9 @@ func Defaults() Config {
 func (c *Config) Check() error {
 	if c.MaxBody <= 0 {
 		return fmt.Errorf("max_body_bytes: %d; it must be positive", c.MaxBody)
+	}
+	if err := front.CheckRoom(c.MaxHeld, c.MaxBody); err != nil {
+		return err
 	}
 	if c.MaxStreams <= 0 {
 		return fmt.Errorf("extproc_max_streams: %d; it must be positive", c.MaxStreams)

@@ -69,7 +69,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.requests.WithLabelValues(string(s))
 	}
 	for _, why := range []string{
-		"body_too_large", "body_timeout", "bad_request", "bad_header", "content_encoding",
+		"body_too_large", front.ReasonRoom, "body_timeout", "bad_request", "bad_header", "content_encoding",
 		"shed", "model_not_found", "no_endpoint", "stopping", "client_abort", "internal", reasonStreams, reasonMode,
 	} {
 		m.refusals.WithLabelValues(why)

@@ -28,6 +28,7 @@ import (
 type Picker struct {
 	config   Config
 	router   *route.Router
+	room     *front.Room
 	log      *slog.Logger
 	metrics  *metrics
 	server   *grpc.Server
@@ -68,6 +69,7 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 	p := &Picker{
 		config:  config,
 		router:  r,
+		room:    front.NewRoom(config.MaxHeld),
 		log:     log,
 		metrics: newMetrics(reg),
 		watch:   watch{streams: map[*watched]struct{}{}},

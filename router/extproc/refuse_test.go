@@ -166,3 +166,44 @@ func TestDrainedEndpoints(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// Bodies that are held at once are bounded together: what is on its way to the
+// picker counts, and what it handed over or gave up does not.
+func TestBodiesHeldAtOnceAreBounded(t *testing.T) {
+	w := newWorld(t, 1, func(c *extproc.Config) { c.MaxBody, c.MaxHeld = 2000, 4000 })
+	long := post(streaming + strings.Repeat(" ", 1900-len(streaming)))
+	long.Cuts = []int{1800}
+	for range 3 { // each leaves its room to the next
+		if _, p := w.pick(t, long); p.Status != 0 {
+			t.Fatalf("one after the other: %+v", p)
+		}
+	}
+	var open []*extproctest.Stream
+	for range 2 {
+		s := w.open(t)
+		for _, m := range long.Messages()[:2] { // never ends
+			if err := s.Send(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open = append(open, s)
+	}
+	// The picker need not have taken both in yet.
+	for {
+		_, p := w.pick(t, long)
+		if p.Status == 0 {
+			continue
+		}
+		if p.Status != 503 || p.Headers["x-spillway-reason"] != "bodies_too_large" || p.Headers["retry-after"] != "1" {
+			t.Errorf("the third: %+v", p)
+		}
+		break
+	}
+	for _, s := range open {
+		s.Abort()
+	}
+	for refused := true; refused; {
+		_, p := w.pick(t, long)
+		refused = p.Status != 0
+	}
+}

@@ -104,6 +104,10 @@ func (s *stream) takeBody() error {
 	if int64(have)+int64(more) > s.p.config.MaxBody {
 		return front.TooLarge(s.p.config.MaxBody)
 	}
+	if err := s.p.room.Take(more); err != nil {
+		return err
+	}
+	s.taken += more
 	if s.asked.Body == nil {
 		s.asked.Body = make([]byte, 0, max(more, min(s.length, firstAlloc)))
 	}
@@ -175,7 +179,14 @@ func (s *stream) handOver(last bool) error {
 		}
 		body = body[n:]
 	}
+	s.leaveRoom()
 	s.dispatched = time.Now()
 	s.ticket.Sent(s.dispatched)
 	return nil
+}
+
+// leaveRoom gives back the room of the body.
+func (s *stream) leaveRoom() {
+	s.p.room.Give(s.taken)
+	s.taken = 0
 }

@@ -33,6 +33,7 @@ type stream struct {
 	// The request.
 	asked  front.Request
 	length int      // of its body, as its headers say; -1: not said
+	taken  int      // bytes of the picker's room
 	within []string // see route.Query
 	begun  bool     // its headers came
 	whole  bool     // its last part came, or will not be waited for
@@ -232,6 +233,7 @@ func (s *stream) end(how feature.Status, now time.Time, err error) {
 func (s *stream) close() {
 	s.cut(feature.Lost, http.StatusInternalServerError, nil)
 	s.answer.Close()
+	s.leaveRoom()
 	s.span.End()
 	s.in.release()
 	s.p.watch.leave(&s.watched)

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+
+	"github.com/spillway-llm/spillway/router/front"
 )
 
 // Bodies whose length is known lie in buffers that are used again, because
@@ -63,10 +65,13 @@ func (b *body) release() {
 	}
 }
 
-// readFrom takes in r to its end.
-func (b *body) readFrom(r io.Reader) error {
+// readFrom takes in r to its end. Where the buffer grows it takes more of room.
+func (b *body) readFrom(r io.Reader, room *front.Room) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
+			if err := room.Take(cap(b.bytes)); err != nil {
+				return err
+			}
 			grown := make([]byte, len(b.bytes), 2*cap(b.bytes))
 			copy(grown, b.bytes)
 			b.bytes = grown

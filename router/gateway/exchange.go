@@ -29,6 +29,7 @@ type exchange struct {
 	api    openai.API
 	held   *body  // as it was read; nil once let go, or where there is none
 	body   []byte // as it goes to the endpoint, in held or not; dropped once an answer came
+	taken  int    // bytes of the gateway's room
 	stream bool   // the client asked for a streamed answer
 	strip  bool   // the usage chunk was asked for here and must not reach the client
 
@@ -58,6 +59,7 @@ func (x *exchange) serve() {
 		}
 		x.body = nil
 		x.letGo()
+		x.leaveRoom()
 		x.pass(a)
 		return
 	}
@@ -264,9 +266,16 @@ func (x *exchange) letGo() {
 	x.held = nil
 }
 
+// leaveRoom gives back the room of the body.
+func (x *exchange) leaveRoom() {
+	x.g.room.Give(x.taken)
+	x.taken = 0
+}
+
 // close ends what serving left open, also when it panicked.
 func (x *exchange) close() {
 	x.letGo()
+	x.leaveRoom()
 	if x.ticket != nil {
 		if x.status == 0 {
 			x.status = http.StatusInternalServerError

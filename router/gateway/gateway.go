@@ -57,6 +57,10 @@ type Config struct {
 	MaxRequests int
 	MaxOfClient int
 
+	// MaxHeld is how many bytes the bodies of all requests may take that are held
+	// at once; what would take more is answered 503. 0: no bound.
+	MaxHeld int64
+
 	// AskUsage makes the router ask engines for the usage of streamed answers
 	// where the client did not, and take the extra chunk out again. It gives
 	// every row an exact token count.
@@ -90,6 +94,7 @@ func Defaults() Config {
 	return Config{
 		MaxBody:     64 << 20,
 		MaxRequests: 20000,
+		MaxHeld:     1 << 30,
 		Timeouts: Timeouts{
 			Body:      time.Minute,
 			Connect:   3 * time.Second,
@@ -108,6 +113,9 @@ func (c *Config) Check() error {
 	}
 	if c.MaxRequests < 0 {
 		return fmt.Errorf("max_requests: %d; it must not be negative; 0 is no bound", c.MaxRequests)
+	}
+	if err := front.CheckRoom(c.MaxHeld, c.MaxBody); err != nil {
+		return err
 	}
 	if c.MaxOfClient < 0 {
 		return fmt.Errorf("max_per_client: %d; it must not be negative; 0 is no bound", c.MaxOfClient)
@@ -139,6 +147,7 @@ type Gateway struct {
 	log       *slog.Logger
 	metrics   *metrics
 	limits    *limits
+	room      *front.Room
 	since     time.Time // what /v1/models says LLMs were created at
 	buffers   sync.Pool // of *[]byte, readSize long
 	scans     sync.Pool // of *openai.Request
@@ -158,6 +167,7 @@ func New(config Config, r *route.Router, log *slog.Logger, reg prometheus.Regist
 		log:       log,
 		metrics:   newMetrics(reg),
 		limits:    newLimits(config.MaxRequests, config.MaxOfClient),
+		room:      front.NewRoom(config.MaxHeld),
 		since:     time.Now(),
 		buffers:   sync.Pool{New: func() any { b := make([]byte, readSize); return &b }},
 		scans:     sync.Pool{New: func() any { return new(openai.Request) }},

@@ -144,3 +144,58 @@ func TestClients(t *testing.T) {
 		})
 	}
 }
+
+// Bodies count from where they are read until an endpoint has answered, also
+// those whose length nobody said.
+func TestBodiesHeldAtOnceAreBounded(t *testing.T) {
+	answer := make(chan struct{})
+	asked := make(chan struct{}, 16)
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		receive(t, answer, "the client to have asked for more")
+		streamHeaders(w)
+		send(w, endEvent+doneEvent)
+	})
+	f := newFront(t, func(c *gateway.Config) { c.MaxBody, c.MaxHeld = 8<<10, 32<<10 }, e.URL)
+	long := chatBody + strings.Repeat(" ", 8000-len(chatBody)) // in a buffer of 8 KiB
+	ended := make(chan *http.Response, 4)
+	for range 4 {
+		go func() {
+			a, err := f.post(t, t.Context(), long)
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- a
+		}()
+		receive(t, asked, "the engine to be asked")
+	}
+	unsaid, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/v1/chat/completions", io.MultiReader(strings.NewReader(long)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsaid.Header.Set("Content-Type", "application/json")
+	for _, refused := range []func() (*http.Response, error){
+		func() (*http.Response, error) { return f.post(t, t.Context(), long) },
+		func() (*http.Response, error) { return http.DefaultClient.Do(unsaid) },
+	} {
+		a, err := refused()
+		all(t, a, err)
+		if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("X-Spillway-Reason") != "bodies_too_large" || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("%d %v", a.StatusCode, a.Header)
+		}
+	}
+	close(answer)
+	for range 4 {
+		if a := <-ended; a != nil {
+			all(t, a, nil)
+			f.outcome(t)
+		}
+	}
+	for range 5 { // each leaves its room to the next
+		a, err := f.post(t, t.Context(), long)
+		if all(t, a, err); a.StatusCode != http.StatusOK {
+			t.Fatalf("with room again: %d", a.StatusCode)
+		}
+		f.outcome(t)
+	}
+}

@@ -70,7 +70,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	for _, why := range []string{
 		"unknown_path", "body_too_large", "body_timeout", "body_unreadable", "bad_request", "bad_header", "content_encoding",
-		"shed", reasonRequests, reasonOfClient, "model_not_found", "no_endpoint", "stopping", "client_abort", "internal",
+		"shed", reasonRequests, reasonOfClient, front.ReasonRoom, "model_not_found", "no_endpoint", "stopping", "client_abort", "internal",
 	} {
 		m.refusals.WithLabelValues(why)
 	}

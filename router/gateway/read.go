@@ -27,7 +27,13 @@ func (x *exchange) read() (*body, error) {
 	}
 	// Room for one byte more lets it see the end without growing.
 	b := newBody(int(min(max(x.r.ContentLength, 0)+1, firstAlloc+1)))
-	err := b.readFrom(http.MaxBytesReader(x.w, x.r.Body, limit))
+	if err := x.g.room.Take(cap(b.bytes)); err != nil {
+		b.release()
+		x.w.Header().Set("Connection", "close")
+		return nil, err
+	}
+	err := b.readFrom(http.MaxBytesReader(x.w, x.r.Body, limit), x.g.room)
+	x.taken = cap(b.bytes)
 	var overrun *http.MaxBytesError
 	if err == nil {
 		_ = x.control.SetReadDeadline(time.Time{})
@@ -35,9 +41,13 @@ func (x *exchange) read() (*body, error) {
 		return b, nil
 	}
 	b.release()
+	var full front.Fault
 	switch {
 	case errors.As(err, &overrun):
 		return nil, tooLarge
+	case errors.As(err, &full):
+		x.w.Header().Set("Connection", "close")
+		return nil, full
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// The deadline stays: what is left of the body is not waited for.
 		x.w.Header().Set("Connection", "close")
