@@ -23,7 +23,8 @@
     "listen" ":8080"
     "admin" ":8081"
     "drain_delay" (printf "%ds" (int $v.router.drainDelaySeconds))
-    "drain_timeout" (printf "%ds" (int $v.router.drainTimeoutSeconds)) -}}
+    "drain_timeout" (printf "%ds" (int $v.router.drainTimeoutSeconds))
+    "max_held_bytes" 268435456 -}} {{- /* a quarter of router.resources' memory */ -}}
 {{- $predictor := dict -}}
 {{- if eq $v.predictor.mode "sidecar" -}}
 {{- $_ := set $router "forecast" (dict "address" "unix:///run/spillway/predictor.sock") -}}
