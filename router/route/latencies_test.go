@@ -1,7 +1,6 @@
 package route_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -13,25 +12,8 @@ import (
 // observed is the number and the sum of what a histogram saw.
 func (w *world) observed(t testing.TB, metric string, labels ...string) (n uint64, sum float64) {
 	t.Helper()
-	families, err := w.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != metric {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			var values []string
-			for _, l := range m.GetLabel() {
-				values = append(values, l.GetValue())
-			}
-			if slices.Equal(values, labels) {
-				return m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()
-			}
-		}
-	}
-	return 0, 0
+	h := w.metric(t, metric, labels...).GetHistogram()
+	return h.GetSampleCount(), h.GetSampleSum()
 }
 
 // What clients met is counted whoever decided, and held against the forecast of

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
@@ -372,6 +373,13 @@ func (w *world) idle(t testing.TB) {
 // count reads one counter or gauge by its labels' values.
 func (w *world) count(t testing.TB, metric string, labels ...string) float64 {
 	t.Helper()
+	m := w.metric(t, metric, labels...)
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+}
+
+// metric is one metric by its labels' values, nil where there is none.
+func (w *world) metric(t testing.TB, metric string, labels ...string) *dto.Metric {
+	t.Helper()
 	families, err := w.reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -386,9 +394,9 @@ func (w *world) count(t testing.TB, metric string, labels ...string) float64 {
 				values = append(values, l.GetValue())
 			}
 			if slices.Equal(values, labels) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				return m
 			}
 		}
 	}
-	return 0
+	return nil
 }
