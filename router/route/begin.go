@@ -204,6 +204,7 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 		known.coldAt = now
 	}
 	t.known = int(s.matches[known.slot])
+	t.claimed = t.known
 	t.believe(known, chain, t.known)
 	t.chain = slices.Clone(chain) // the scratch is another request's soon
 	r.open[t] = struct{}{}

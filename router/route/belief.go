@@ -1,6 +1,11 @@
 package route
 
-import "math"
+import (
+	"math"
+	"net/http"
+
+	"github.com/spillway-llm/spillway/internal/feature"
+)
 
 // belief is what the prefix index said that an endpoint holds of a prompt.
 type belief struct {
@@ -50,4 +55,38 @@ func (t *Ticket) checkBelief(e *End) {
 	t.tellDisbelieved(t.chain[held:b.blocks])
 	t.endpoint.touch()
 	r.metrics.disbelieved.Inc()
+}
+
+// claim notes which blocks of the prompt the index has of the endpoint only since
+// the ticket is charged there. Called under router.mu, before it is.
+func (t *Ticket) claim() {
+	matches := make([]int32, t.router.index.Slots())
+	t.router.index.Match(t.chain, matches)
+	t.claimed = int(matches[t.endpoint.slot])
+}
+
+// refused reports whether the endpoint has computed nothing of a request that
+// ended so: it said no, or never got it.
+func (t *Ticket) refused(e *End) bool {
+	return !t.first && e.Status == feature.UpstreamError && e.HTTPStatus >= http.StatusBadRequest
+}
+
+// unclaim takes back what the index says of the endpoint because of this ticket
+// alone, which came to nothing there. Called under router.mu.
+func (t *Ticket) unclaim() {
+	r, e, from := t.router, t.endpoint, t.claimed
+	for other := range e.live {
+		if other == t {
+			continue
+		}
+		for from < min(len(t.chain), len(other.chain)) && t.chain[from] == other.chain[from] {
+			from++
+		}
+	}
+	if from >= len(t.chain) || r.endpoints[e.id] != e || r.computedElsewhere(e, t.chain[from], from) {
+		return
+	}
+	r.index.Drop(e.slot, t.chain[from:])
+	t.tellDisbelieved(t.chain[from:])
+	e.touch()
 }

@@ -63,6 +63,72 @@ func TestMissInABurstIsNoEvidence(t *testing.T) {
 	first.End(served(1000, 10))
 }
 
+// What an endpoint refused, or never got, it has not computed: the claim that was
+// made at the decision is withdrawn, as far as nobody else made it.
+func TestRefusedRequestsLeaveNoPrefix(t *testing.T) {
+	refused := ended(feature.UpstreamError, 400)
+	for what, c := range map[string]struct {
+		do   func(w *world, first *route.Ticket)
+		then float64 // believed of the next request
+	}{
+		"refused":                  {func(_ *world, first *route.Ticket) { first.End(refused) }, 0},
+		"overloaded":               {func(_ *world, first *route.Ticket) { first.End(ended(feature.UpstreamError, 503)) }, 0},
+		"the client left":          {func(_ *world, first *route.Ticket) { first.End(ended(feature.ClientAbort, 499)) }, 960},
+		"late":                     {func(_ *world, first *route.Ticket) { first.End(ended(feature.UpstreamTimeout, 504)) }, 960},
+		"an error in the answer":   {func(_ *world, first *route.Ticket) { first.End(ended(feature.UpstreamError, 200)) }, 960},
+		"broken off after a token": {func(_ *world, first *route.Ticket) { first.FirstToken(time.Now()); first.End(refused) }, 960},
+		"claimed by another too": {func(w *world, first *route.Ticket) {
+			w.begin(t, query("p"))
+			first.End(refused)
+		}, 960},
+		"served before": {func(w *world, first *route.Ticket) {
+			first.FirstToken(time.Now())
+			first.End(served(1000, 10))
+			w.begin(t, query("p")).End(refused)
+		}, 960},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, 1, byTokens)
+			c.do(w, w.begin(t, query("p")))
+			if got := w.cached(t, w.begin(t, query("p"))); got != c.then {
+				t.Errorf("%v tokens are believed cached, want %v", got, c.then)
+			}
+		})
+	}
+}
+
+// The same of each endpoint that a moved request was at.
+func TestMovedRequestsLeaveNoPrefixWhereTheyWereRefused(t *testing.T) {
+	for _, how := range []feature.Status{feature.OK, feature.UpstreamError} {
+		w := newWorld(t, 2, byTokens)
+		ticket := w.begin(t, query("p"))
+		if !ticket.Retry(route.Unreachable) {
+			t.Fatal("the request did not move")
+		}
+		second, want := ticket.Endpoint(), 0.0
+		if how == feature.OK {
+			want = 960
+			ticket.End(served(1000, 10))
+		} else {
+			ticket.End(ended(how, 503))
+		}
+		d := w.memory.decision(w.begin(t, query("p")))
+		next, err := policy.Decode(d.States)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range d.Candidates {
+			held := 0.0
+			if c.Endpoint == second {
+				held = want
+			}
+			if got := next.Candidates[i].CachedTokens; got != held {
+				t.Errorf("%s: %v tokens are believed cached at %s, want %v", how, got, c.Endpoint, held)
+			}
+		}
+	}
+}
+
 // The report of one life says nothing of the next.
 func TestReportOfAnEarlierLifeCorrectsNothing(t *testing.T) {
 	w := newWorld(t, 1, byTokens)

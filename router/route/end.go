@@ -45,6 +45,9 @@ func (t *Ticket) close(e *End, now time.Time) {
 	defer t.router.mu.Unlock()
 	t.settle()
 	delete(t.router.open, t)
+	if t.refused(e) {
+		t.unclaim()
+	}
 	if e.Status == feature.OK {
 		t.learn(e)
 		ttft := e.TTFT

@@ -234,10 +234,11 @@ func TestRetryClaimsThePrefix(t *testing.T) {
 	w := newWorld(t, 2, func(c *route.Config) { c.Policy = policy.TokenLoad })
 	ticket := w.begin(t, query("p"))
 	ticket.Sent(time.Now())
+	failed := ticket.Endpoint()
 	if !ticket.Retry(route.Reset) {
 		t.Fatal("no retry")
 	}
-	w.fleet.leave(id(0))
+	w.fleet.leave(failed)
 	ticket.End(served(1000, 10))
 	if got := w.cached(t, w.begin(t, query("p"))); got != 15*64 {
 		t.Errorf("%v tokens held where the request went in the end, want 960", got)

@@ -84,8 +84,10 @@ func (t *Ticket) move() bool {
 // so much. Called under router.mu.
 func (t *Ticket) moveTo(next *endpoint, corrected feature.Forecast, now time.Time) {
 	r := t.router
+	t.unclaim()
 	t.settle()
 	t.endpoint, t.url = next, next.state.URL
+	t.claim()
 	t.attempt++
 	t.others = nil
 	t.corrected, t.plain = corrected, feature.NoForecast // made for another moment: nothing is learned from it

@@ -39,6 +39,7 @@ type Ticket struct {
 	work      float64          // seconds of prefill by the step model
 	believed  belief
 	known     int       // blocks of the prompt that the index knew there
+	claimed   int       // blocks that it knew before this request claimed the rest
 	follows   float64   // tokens of an answer that may follow them
 	reported  bool      // the pool knows that it failed here
 	overdue   bool      // the p90 has been told that it missed
