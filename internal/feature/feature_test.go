@@ -95,6 +95,34 @@ func TestVectorRoundTrip(t *testing.T) {
 	}
 }
 
+// Every number of a vector stands in the column that the table gives its name.
+func TestVectorFollowsTheTable(t *testing.T) {
+	r := feature.Request{PromptTokens: 100, CachedTokens: 30, ExpectedOutputTokens: 3, MaxOutputTokens: 4, Completions: 5}
+	l := feature.Load{
+		Scraped: feature.Scraped{Waiting: 6, Running: 7, KVUsed: 8, Age: 9},
+		Ledger:  feature.Ledger{Requests: 10, PrefillTokens: 11, Decoding: 12, ContextTokens: 13, SinceScrape: 14, SinceScrapeTok: 15},
+		Profile: feature.Profile{PeakPrefillThroughput: 16, MaxBatchedTokens: 17, MaxNumSeqs: 18, KVCapacityTokens: 19, SpeedFactor: 20},
+	}
+	p := feature.Prior{TTFT: 90, TPOT: 22, Queue: 24, Admission: 25, Interference: 26}
+	want := map[string]float32{
+		"prompt_tokens": 100, "cached_tokens": 30, "uncached_tokens": 70, "expected_output_tokens": 3, "max_output_tokens": 4, "completions": 5,
+		"waiting": 6, "running": 7, "kv_used": 8, "scrape_age": 9,
+		"inflight_requests": 10, "inflight_prefill_tokens": 11, "inflight_decoding": 12, "inflight_context_tokens": 13,
+		"dispatched_since_scrape": 14, "dispatched_tokens_since_scrape": 15,
+		"peak_prefill_throughput": 16, "max_batched_tokens": 17, "max_num_seqs": 18, "kv_capacity_tokens": 19, "speed_factor": 20,
+		"prior_ttft": 90, "prior_tpot": 22, "prior_prefill": 41, "prior_queue": 24, "prior_admission": 25, "prior_interference": 26,
+	}
+	v := feature.Of(r, l, p)
+	for i, f := range feature.Table() {
+		if x, ok := want[f.Name]; !ok || v[i] != x {
+			t.Errorf("%s is %v, want %v", f.Name, v[i], x)
+		}
+	}
+	if q := v.Prior(); q != p {
+		t.Errorf("read back, the prior is %+v, want %+v", q, p)
+	}
+}
+
 func TestUncachedTokens(t *testing.T) {
 	for _, c := range []struct{ prompt, cached, want float64 }{
 		{1000, 0, 1000}, {1000, 600, 400}, {1000, 1000, 16}, {1000, 1200, 16}, {4, 0, 16},

@@ -52,7 +52,6 @@ type Feature struct {
 	Max     float64 // largest sensible value, +Inf when unbounded
 	Sign    Sign
 	Meaning int // version of the meaning; raised when the same name comes to mean something else
-	value   func(Request, Load, Prior) float64
 }
 
 // Width is how many numbers a Vector has.
@@ -82,33 +81,33 @@ var inf = math.Inf(1)
 // of it already, and beyond that how fast an endpoint steps says which endpoint
 // it is, with whatever else is peculiar to it.
 var table = [Width]Feature{
-	{"prompt_tokens", "tokens", FromRequest, 0, inf, Plus, 1, func(r Request, _ Load, _ Prior) float64 { return r.PromptTokens }},
-	{"cached_tokens", "tokens", FromRequest, 0, inf, Minus, 1, func(r Request, _ Load, _ Prior) float64 { return r.CachedTokens }},
-	{"uncached_tokens", "tokens", FromRequest, 0, inf, Plus, 1, func(r Request, _ Load, _ Prior) float64 { return r.UncachedTokens() }},
-	{"expected_output_tokens", "tokens", FromRequest, 0, inf, None, 1, func(r Request, _ Load, _ Prior) float64 { return r.ExpectedOutputTokens }},
-	{"max_output_tokens", "tokens", FromRequest, 0, inf, None, 1, func(r Request, _ Load, _ Prior) float64 { return r.MaxOutputTokens }},
-	{"completions", "sequences", FromRequest, 1, inf, Plus, 1, func(r Request, _ Load, _ Prior) float64 { return r.Completions }},
-	{"waiting", "requests", FromScrape, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Scraped.Waiting }},
-	{"running", "requests", FromScrape, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Scraped.Running }},
-	{"kv_used", "fraction", FromScrape, 0, 1, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Scraped.KVUsed }},
-	{"scrape_age", "seconds", FromScrape, 0, inf, None, 1, func(_ Request, l Load, _ Prior) float64 { return float64(l.Scraped.Age) }},
-	{"inflight_requests", "requests", FromLedger, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Ledger.Requests }},
-	{"inflight_prefill_tokens", "tokens", FromLedger, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Ledger.PrefillTokens }},
-	{"inflight_decoding", "requests", FromLedger, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Ledger.Decoding }},
-	{"inflight_context_tokens", "tokens", FromLedger, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Ledger.ContextTokens }},
-	{"dispatched_since_scrape", "requests", FromLedger, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Ledger.SinceScrape }},
-	{"dispatched_tokens_since_scrape", "tokens", FromLedger, 0, inf, Plus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Ledger.SinceScrapeTok }},
-	{"peak_prefill_throughput", "tokens/s", FromProfile, 0, inf, Minus, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.PeakPrefillThroughput }},
-	{"max_batched_tokens", "tokens", FromProfile, 1, inf, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.MaxBatchedTokens }},
-	{"max_num_seqs", "sequences", FromProfile, 1, inf, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.MaxNumSeqs }},
-	{"kv_capacity_tokens", "tokens", FromProfile, 1, inf, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.KVCapacityTokens }},
-	{"speed_factor", "ratio", FromProfile, 1.0 / 7, 7, None, 1, func(_ Request, l Load, _ Prior) float64 { return l.Profile.SpeedFactor }},
-	{"prior_ttft", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT) }},
-	{"prior_tpot", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TPOT) }},
-	{"prior_prefill", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.TTFT - p.Queue - p.Admission) }},
-	{"prior_queue", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.Queue) }},
-	{"prior_admission", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.Admission) }},
-	{"prior_interference", "seconds", FromPrior, 0, inf, Plus, 1, func(_ Request, _ Load, p Prior) float64 { return float64(p.Interference) }},
+	{"prompt_tokens", "tokens", FromRequest, 0, inf, Plus, 1},
+	{"cached_tokens", "tokens", FromRequest, 0, inf, Minus, 1},
+	{"uncached_tokens", "tokens", FromRequest, 0, inf, Plus, 1},
+	{"expected_output_tokens", "tokens", FromRequest, 0, inf, None, 1},
+	{"max_output_tokens", "tokens", FromRequest, 0, inf, None, 1},
+	{"completions", "sequences", FromRequest, 1, inf, Plus, 1},
+	{"waiting", "requests", FromScrape, 0, inf, Plus, 1},
+	{"running", "requests", FromScrape, 0, inf, Plus, 1},
+	{"kv_used", "fraction", FromScrape, 0, 1, Plus, 1},
+	{"scrape_age", "seconds", FromScrape, 0, inf, None, 1},
+	{"inflight_requests", "requests", FromLedger, 0, inf, Plus, 1},
+	{"inflight_prefill_tokens", "tokens", FromLedger, 0, inf, Plus, 1},
+	{"inflight_decoding", "requests", FromLedger, 0, inf, Plus, 1},
+	{"inflight_context_tokens", "tokens", FromLedger, 0, inf, Plus, 1},
+	{"dispatched_since_scrape", "requests", FromLedger, 0, inf, Plus, 1},
+	{"dispatched_tokens_since_scrape", "tokens", FromLedger, 0, inf, Plus, 1},
+	{"peak_prefill_throughput", "tokens/s", FromProfile, 0, inf, Minus, 1},
+	{"max_batched_tokens", "tokens", FromProfile, 1, inf, None, 1},
+	{"max_num_seqs", "sequences", FromProfile, 1, inf, None, 1},
+	{"kv_capacity_tokens", "tokens", FromProfile, 1, inf, None, 1},
+	{"speed_factor", "ratio", FromProfile, 1.0 / 7, 7, None, 1},
+	{"prior_ttft", "seconds", FromPrior, 0, inf, Plus, 1},
+	{"prior_tpot", "seconds", FromPrior, 0, inf, Plus, 1},
+	{"prior_prefill", "seconds", FromPrior, 0, inf, Plus, 1},
+	{"prior_queue", "seconds", FromPrior, 0, inf, Plus, 1},
+	{"prior_admission", "seconds", FromPrior, 0, inf, Plus, 1},
+	{"prior_interference", "seconds", FromPrior, 0, inf, Plus, 1},
 }
 
 // Table returns the features in the order of the vector.

@@ -14,15 +14,22 @@ type Vector [Width]float32
 // nan32 is the one NaN a Vector holds, so that equal vectors are equal bytes.
 var nan32 = float32(math.NaN())
 
-// Of makes the vector of one request towards one endpoint.
+// Of makes the vector of one request towards one endpoint: its numbers stand in
+// the order of the table.
 func Of(r Request, l Load, p Prior) Vector {
-	var v Vector
-	for i := range table {
-		x := float32(table[i].value(r, l, p))
+	v := Vector{
+		float32(r.PromptTokens), float32(r.CachedTokens), float32(r.UncachedTokens()),
+		float32(r.ExpectedOutputTokens), float32(r.MaxOutputTokens), float32(r.Completions),
+		float32(l.Scraped.Waiting), float32(l.Scraped.Running), float32(l.Scraped.KVUsed), float32(l.Scraped.Age),
+		float32(l.Ledger.Requests), float32(l.Ledger.PrefillTokens), float32(l.Ledger.Decoding), float32(l.Ledger.ContextTokens), float32(l.Ledger.SinceScrape), float32(l.Ledger.SinceScrapeTok),
+		float32(l.Profile.PeakPrefillThroughput), float32(l.Profile.MaxBatchedTokens), float32(l.Profile.MaxNumSeqs), float32(l.Profile.KVCapacityTokens), float32(l.Profile.SpeedFactor),
+		float32(p.TTFT), float32(p.TPOT), float32(p.TTFT - p.Queue - p.Admission),
+		float32(p.Queue), float32(p.Admission), float32(p.Interference),
+	}
+	for i, x := range v {
 		if x != x {
-			x = nan32
+			v[i] = nan32
 		}
-		v[i] = x
 	}
 	return v
 }

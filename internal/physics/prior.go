@@ -38,21 +38,26 @@ func (c Coefficients) Step(decoding, kv float64) feature.Seconds {
 	return feature.Seconds(c.A + c.D*decoding + c.E*kv)
 }
 
-// Estimate is the prior of request r on an endpoint under load l, whose class
-// has the coefficients c. The load's speed factor scales all of them; an
-// unknown one is 1.
+// Estimate is c.Prior of a request and a load.
+func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
+	return c.Prior(&r, &l)
+}
+
+// Prior is the prior of request r on an endpoint under load l, whose class has
+// the coefficients c. The load's speed factor scales all of them; an unknown one
+// is 1. Neither is kept: a load is large, and nothing is copied.
 //
 //	TTFT0 = rest of the running step + own prefill and its steps
 //	      + queue: prefill sent before and its steps, less what is done of it
 //	      + admission: steps until there is room
 //	TPOT0 = step at the batch this request would join
 //	      + interference: what prefill takes from decoding
-func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
+func (c Coefficients) Prior(r *feature.Request, l *feature.Load) feature.Prior {
 	if s := l.Profile.SpeedFactor; s > 0 {
 		c = c.Scaled(s)
 	}
-	led := l.Ledger
-	decoding, kv := batch(&l)
+	led := &l.Ledger
+	decoding, kv := batch(l)
 	inflight := max(led.Requests, decoding)
 	uncached := r.UncachedTokens()
 
@@ -83,9 +88,9 @@ func Estimate(c Coefficients, r feature.Request, l feature.Load) feature.Prior {
 	// Prefill takes its share of the time, but of a step no more than it may hold.
 	most := max(decodeBudgetFloor, known(l.Profile.MaxBatchedTokens))
 	plain := float64(c.Step(seqs, read))
-	tpot := min(plain/(1-min(mostStolen, stolen(c, &led))), plain+float64(c.Work(most, most)))
+	tpot := min(plain/(1-min(mostStolen, stolen(c, led))), plain+float64(c.Work(most, most)))
 
-	wait := step * admission(&c, &r, &l, inflight, kv)
+	wait := step * admission(&c, r, l, inflight, kv)
 	start := running + own + math.Ceil(uncached/budget)*step
 	return feature.Prior{
 		TTFT: feature.Seconds(start + queue + wait), TPOT: feature.Seconds(tpot),

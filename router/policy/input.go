@@ -101,7 +101,8 @@ func (c *Candidate) request(r *Request) feature.Request {
 
 // Prior is the analytic estimate for r on c.
 func (c *Candidate) Prior(r *Request) feature.Prior {
-	return physics.Estimate(c.Coefficients, c.request(r), c.Load)
+	request := c.request(r)
+	return c.Coefficients.Prior(&request, &c.Load)
 }
 
 // Vector is what a forecast of r on c is made from.
