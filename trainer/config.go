@@ -77,10 +77,7 @@ func (c *Config) Settings() learn.Settings {
 
 // Check reports the first setting that can't work, by its key.
 func (c *Config) Check() error {
-	if _, err := c.schedule(); err != nil {
-		return err
-	}
-	interval, err := c.Interval(time.Now())
+	interval, err := c.LongestInterval()
 	if err != nil {
 		return err
 	}
@@ -141,6 +138,37 @@ func (c *Config) Interval(now time.Time) (time.Duration, error) {
 	}
 	next := s.Next(now)
 	return max(next.Sub(now), s.Next(next).Sub(next)), nil
+}
+
+// LongestInterval is the longest time between two refits in the weeks of the
+// schedule. Unlike Interval it does not depend on when it is asked, so that a
+// configuration that was good once is good whenever it is read.
+func (c *Config) LongestInterval() (time.Duration, error) {
+	s, err := c.schedule()
+	if err != nil {
+		return 0, err
+	}
+	const week, least = 7 * 24 * time.Hour, 3
+	from := time.Date(2001, time.January, 1, 0, 0, 0, 0, time.UTC) // a Monday; in UTC all days are as long
+	longest := time.Duration(0)
+	at := s.Next(from)
+	for n := 0; n < least || at.Sub(from) <= week; n++ {
+		next := s.Next(at)
+		if next.IsZero() {
+			break // it comes less often than every five years
+		}
+		if longest = max(longest, next.Sub(at)); every(s) {
+			break
+		}
+		at = next
+	}
+	return longest, nil
+}
+
+// every reports whether a schedule is even: "@every 20s".
+func every(s cron.Schedule) bool {
+	_, even := s.(cron.ConstantDelaySchedule)
+	return even
 }
 
 // maxAgeIntervals is how many refit intervals a bundle may be used after it

@@ -57,3 +57,32 @@ func TestIntervalIsTheLongerOfTheNextTwo(t *testing.T) {
 		}
 	}
 }
+
+func TestLongestIntervalIsOfTheWholeSchedule(t *testing.T) {
+	for schedule, want := range map[string]time.Duration{
+		"*/10 * * * *":       10 * time.Minute,
+		"@every 20s":         20 * time.Second,
+		"0 9-17 * * 1-5":     64 * time.Hour, // from Friday at 17 to Monday at 9
+		"* 9-17 * * 1-5":     63*time.Hour + time.Minute,
+		"0 8,9 * * *":        23 * time.Hour,
+		"0 0 * * 0":          7 * 24 * time.Hour,
+		"0 0 1 * *":          31 * 24 * time.Hour,
+		"0 0 29 2 *":         4*365*24*time.Hour + 24*time.Hour,
+		"CRON_TZ=UTC @daily": 24 * time.Hour,
+	} {
+		c := small(t)
+		c.Schedule = schedule
+		got, err := c.LongestInterval()
+		if err != nil || got != want {
+			t.Errorf("%s: longest interval %v %v, want %v", schedule, got, err, want)
+		}
+		c.MaxAge = 2*want - time.Second
+		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "max_age: ") {
+			t.Errorf("%s: max_age %v: %v", schedule, c.MaxAge, err)
+		}
+		c.MaxAge = 2 * want
+		if err := c.Check(); err != nil {
+			t.Errorf("%s: max_age %v: %v", schedule, c.MaxAge, err)
+		}
+	}
+}

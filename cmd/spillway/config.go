@@ -271,7 +271,7 @@ func (c *Config) check() error {
 	if err := trainerConfig.Check(); err != nil {
 		return fmt.Errorf("trainer.%w", err)
 	}
-	interval, err := trainerConfig.Interval(time.Now())
+	interval, err := trainerConfig.LongestInterval()
 	if err != nil {
 		return fmt.Errorf("trainer.%w", err)
 	}
