@@ -22,6 +22,9 @@ func (l *llm) follows(slot int, chain []uint64, blocks int, prompt, blockTokens 
 // cached: the blocks that the index knows, and of the answer behind them as much
 // as engines were found to keep. Called under router.mu.
 func (l *llm) held(slot int, chain []uint64, blocks int, prompt, blockTokens float64) float64 {
+	if blocks == 0 {
+		return 0
+	}
 	known := float64(blocks) * blockTokens
 	return min(prompt, math.Floor(known+l.turns.Share()*l.follows(slot, chain, blocks, prompt, blockTokens)))
 }

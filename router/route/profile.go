@@ -45,19 +45,16 @@ func profileLoad(p *physics.Profile, speed float64) feature.Profile {
 	}
 }
 
-// load is everything known of e's load, with what the engine itself reported
-// taking precedence over its profile.
-func (e *endpoint) load(r *Router, now time.Time) feature.Load {
-	l := feature.Load{
-		Scraped: e.state.Scraped(now),
-		Ledger:  r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt),
-		Profile: profileLoad(e.profile, e.speed.Factor(now)),
-	}
+// load writes everything known of e's load to l, which is too large to pass
+// around; what the engine itself reported takes precedence over its profile.
+func (e *endpoint) load(r *Router, now time.Time, l *feature.Load) {
+	l.Scraped = e.state.Scraped(now)
+	l.Ledger = r.ledger.State(e.id, e.incarnation, now, e.state.ScrapedAt)
+	l.Profile = profileLoad(e.profile, e.speed.Factor(now))
 	if e.state.KVCapacityTokens > 0 {
 		l.Profile.KVCapacityTokens = e.state.KVCapacityTokens
 	}
 	if e.state.MaxNumSeqs > 0 {
 		l.Profile.MaxNumSeqs = e.state.MaxNumSeqs
 	}
-	return l
 }

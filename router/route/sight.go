@@ -32,7 +32,8 @@ const sightGood = 5 * time.Millisecond
 // and a moment before. Called under router.mu.
 func (e *endpoint) look(r *Router, now time.Time) *sight {
 	if age := now.Sub(e.seenAt); e.seenAt.IsZero() || age < 0 || age >= sightGood {
-		e.seen = sight{e.load(r, now), e.speed.Steps(now), feature.Unknown}
+		e.load(r, now, &e.seen.load)
+		e.seen.speedSteps, e.seen.hotTokens = e.speed.Steps(now), feature.Unknown
 		if r.forecasting() {
 			e.seen.hotTokens = r.index.Hot(e.slot, now, hotWindow)
 		}

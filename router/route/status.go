@@ -136,7 +136,9 @@ func (r *Router) llmStatus(l *llm) LLMStatus {
 }
 
 func (r *Router) endpointStatus(e *endpoint, now time.Time) EndpointStatus {
-	load, own := e.load(r, now), float64(r.ledger.Own(e.id, e.incarnation))
+	var load feature.Load
+	e.load(r, now, &load)
+	own := float64(r.ledger.Own(e.id, e.incarnation))
 	return EndpointStatus{
 		ID: e.id, URL: e.state.URL, Class: e.state.Class, Healthy: e.state.Healthy, Draining: e.state.Draining,
 		Standing:      r.standing(e.state, now).String(),
