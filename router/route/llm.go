@@ -7,6 +7,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
+	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/prefix"
 )
 
@@ -26,6 +27,9 @@ type llm struct {
 
 	decisions, forecasts, shed uint64
 	history                    history
+
+	serving  []*endpoint    // see Router.serving
+	servedIn *pool.Snapshot // that they are of
 
 	accounted time.Time // until when the time in its states is counted
 }

@@ -29,7 +29,7 @@ type scratch struct {
 	// The candidates, side by side, and what Decide makes of them. Also the
 	// next decision finds here those of which it sees nothing new.
 	snapshot *pool.Snapshot // that they were found in
-	known    []*endpoint
+	known    []*endpoint    // of a pool that others look at too: it is not changed
 	shown    []shown
 	input    policy.Input
 	choice   policy.Choice
@@ -41,7 +41,9 @@ type scratch struct {
 	// What was asked, side by side, ordered by endpoint.
 	asked     []*endpoint
 	vectors   []feature.Vector
-	forecasts []feature.Forecast
+	forecasts []feature.Forecast // as they were given
+	tempered  []feature.Forecast // the same as decisions use them
+	temper    correction.Temper
 
 	shortlist policy.Shortlist
 
@@ -114,11 +116,9 @@ func (r *Router) candidates(s *scratch, q *Query) error {
 	if snap == s.snapshot {
 		return nil
 	}
-	s.snapshot, s.epoch, s.known = nil, snap.Epoch, s.known[:0]
-	for _, e := range r.present {
-		if serves(e.state, q.LLM) && q.allows(e.address) {
-			s.known = append(s.known, e)
-		}
+	s.snapshot, s.epoch, s.known = nil, snap.Epoch, r.serving(q.LLM)
+	if q.Within != nil {
+		s.known = slices.DeleteFunc(slices.Clone(s.known), func(e *endpoint) bool { return !q.allows(e.address) })
 	}
 	switch {
 	case len(r.present) == 0:
@@ -133,6 +133,26 @@ func (r *Router) candidates(s *scratch, q *Query) error {
 		return fmt.Errorf("%w: those that served %q are gone", ErrNoEndpoint, q.LLM)
 	}
 	return fmt.Errorf("%w: %q", ErrUnknownLLM, q.LLM)
+}
+
+// serving are the endpoints of the present pool that may serve an LLM, ordered by
+// id. Decisions share the list of an LLM that is known until the pool changes.
+// Called under mu.
+func (r *Router) serving(name string) []*endpoint {
+	l := r.llms[name]
+	if l != nil && l.servedIn == r.snapshot {
+		return l.serving
+	}
+	var all []*endpoint
+	for _, e := range r.present {
+		if serves(e.state, name) {
+			all = append(all, e)
+		}
+	}
+	if l != nil {
+		l.serving, l.servedIn = all, r.snapshot
+	}
+	return all
 }
 
 // view describes the candidates as the pool, the ledger, the index and what
