@@ -24,7 +24,7 @@ func (t *Ticket) endUnless(fine *bool) {
 }
 
 func (t *Ticket) end(e *End) {
-	t.ended, t.others = true, nil
+	t.ended, t.others = true, options{}
 	now := time.Now()
 	t.close(e, now)
 	switch {

@@ -158,25 +158,17 @@ func (s *scratch) rows(d *feature.Decision, a asking) {
 }
 
 // options is what a retry may choose from.
-func (s *scratch) options() []option {
-	n := len(s.input.Candidates)
-	if n < 2 {
-		return nil
+func (s *scratch) options() options {
+	if len(s.known) < 2 {
+		return options{}
 	}
-	others := make([]option, 0, n-1)
-	forecasts := make([]feature.Forecast, 0, len(s.asked)) // apart: of many endpoints few have one
-	for i := range s.input.Candidates {
-		if i == s.choice.Index {
-			continue
-		}
-		o := option{endpoint: s.input.Candidates[i].Endpoint, cost: s.choice.Costs[i]}
+	o := options{endpoints: s.known, costs: slices.Clone(s.choice.Costs), forecasts: make([]forecastOf, 0, len(s.asked))}
+	for i := range s.choice.Forecasts {
 		if f := &s.choice.Forecasts[i]; f.Known() {
-			forecasts = append(forecasts, *f)
-			o.corrected = &forecasts[len(forecasts)-1]
+			o.forecasts = append(o.forecasts, forecastOf{s.known[i].id, *f})
 		}
-		others = append(others, o)
 	}
-	return others
+	return o
 }
 
 // noVector is the vector of a candidate that was not asked about.

@@ -11,20 +11,27 @@ import (
 	"github.com/spillway-llm/spillway/router/policy"
 )
 
-// option is an endpoint where the request might have gone, by what the
-// decision thought of it.
-type option struct {
-	endpoint  string
-	cost      float64           // NaN when the policy did not score it
-	corrected *feature.Forecast // nil for none
+// options are the endpoints that a decision chose from, with what it thought of
+// them side by side.
+type options struct {
+	endpoints []*endpoint  // see scratch.known
+	costs     []float64    // NaN where the policy did not score
+	forecasts []forecastOf // of many endpoints few have one
 }
 
-// forecast is what the decision forecast of it.
-func (o *option) forecast() feature.Forecast {
-	if o.corrected == nil {
-		return feature.NoForecast
+type forecastOf struct {
+	endpoint string
+	feature.Forecast
+}
+
+// forecast is what the decision forecast of an endpoint.
+func (o *options) forecast(endpoint string) feature.Forecast {
+	for i := range o.forecasts {
+		if o.forecasts[i].endpoint == endpoint {
+			return o.forecasts[i].Forecast
+		}
 	}
-	return *o.corrected
+	return feature.NoForecast
 }
 
 // Cause says why a request is moved to another endpoint.
@@ -72,11 +79,11 @@ func (t *Ticket) move() bool {
 	defer r.mu.Unlock()
 	now := time.Now()
 	r.sync()
-	next, was := t.nextBest()
+	next := t.nextBest(now)
 	if next == nil {
 		return false
 	}
-	t.moveTo(next, was.forecast(), now)
+	t.moveTo(next, t.others.forecast(next.id), now)
 	return true
 }
 
@@ -89,7 +96,7 @@ func (t *Ticket) moveTo(next *endpoint, corrected feature.Forecast, now time.Tim
 	t.endpoint, t.url = next, next.state.URL
 	t.claim()
 	t.attempt++
-	t.others = nil
+	t.others = options{}
 	t.corrected, t.plain = corrected, feature.NoForecast // made for another moment: nothing is learned from it
 	t.entry.UncachedTokens = t.entry.PromptTokens        // what it holds was not asked
 	t.believed, t.known, t.follows = belief{}, len(t.chain), 0
@@ -102,27 +109,25 @@ func (t *Ticket) moveTo(next *endpoint, corrected feature.Forecast, now time.Tim
 // nextBest is the best other endpoint that the present pool has: of the best
 // standing, of the least cost at the decision, of the fewest requests in
 // flight now.
-func (t *Ticket) nextBest() (*endpoint, option) {
+func (t *Ticket) nextBest(now time.Time) *endpoint {
 	r := t.router
-	now := time.Now()
 	var best *endpoint
-	var found option
 	var its rank
-	for _, o := range t.others {
-		e := r.endpoints[o.endpoint]
+	for i, was := range t.others.endpoints {
+		e := r.endpoints[was.id]
 		if e == nil || e.id == t.endpoint.id || !serves(e.state, t.query.LLM) {
 			continue
 		}
 		rank := rank{
 			standing: r.standing(e.state, now),
-			cost:     o.cost,
+			cost:     t.others.costs[i],
 			requests: e.look(r, now).load.Ledger.Requests,
 		}
 		if rank.standing != policy.Barred && (best == nil || rank.before(its)) {
-			best, found, its = e, o, rank
+			best, its = e, rank
 		}
 	}
-	return best, found
+	return best
 }
 
 // rank orders endpoints for a retry.

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/router/policy"
 )
 
@@ -19,7 +18,7 @@ func (t *Ticket) Address() string {
 // the one that was chosen not be reached: those that Retry would take. Nothing
 // is charged to them.
 func (t *Ticket) Fallbacks(n int) []string {
-	n = min(n, len(t.others))
+	n = min(n, len(t.others.endpoints)-1)
 	if n <= 0 {
 		return nil
 	}
@@ -27,48 +26,52 @@ func (t *Ticket) Fallbacks(n int) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if best, sure := t.fallbacks(cheapest(t.others, n+spareFallbacks), n, now); sure {
+	if best, sure := t.fallbacks(cheapest(t.others.costs, n+spareFallbacks), n, now); sure {
 		return best
 	}
-	best, _ := t.fallbacks(t.others, n, now)
+	all := make([]int, len(t.others.endpoints))
+	for i := range all {
+		all[i] = i
+	}
+	best, _ := t.fallbacks(all, n, now)
 	return best
 }
 
 // spareFallbacks is how many more are looked at than are wanted: the endpoint
-// that was chosen may be among the cheapest, and others may have left.
+// that was chosen is among the cheapest, and others may have left.
 const spareFallbacks = 4
 
-// cheapest is the k options that cost least; what was not scored is last.
-func cheapest(options []option, k int) []option {
-	best := make([]option, 0, k+1)
-	for i := range options {
-		cost := unscoredLast(options[i].cost)
-		if len(best) == k && cost >= unscoredLast(best[k-1].cost) {
+// cheapest finds the k least costs, in order; what was not scored is last. Of
+// equal ones the first come first.
+func cheapest(costs []float64, k int) []int {
+	best := make([]int, 0, k+1)
+	for i, cost := range costs {
+		cost = unscoredLast(cost)
+		if len(best) == k && cost >= unscoredLast(costs[best[k-1]]) {
 			continue
 		}
 		at := len(best)
-		for at > 0 && cost < unscoredLast(best[at-1].cost) {
+		for at > 0 && cost < unscoredLast(costs[best[at-1]]) {
 			at--
 		}
-		best = slices.Insert(best, at, options[i])
+		best = slices.Insert(best, at, i)
 		best = best[:min(k, len(best))]
 	}
 	return best
 }
 
-// fallbacks lists the best n of some options, and reports whether they are the
+// fallbacks lists the best n among some of the options, and reports whether they are the
 // best of all, if these options are the cheapest: enough, all of good standing,
 // and no two that cost the same. Called under router.mu.
-func (t *Ticket) fallbacks(options []option, n int, now time.Time) (addresses []string, sure bool) {
+func (t *Ticket) fallbacks(among []int, n int, now time.Time) (addresses []string, sure bool) {
 	type choice struct {
 		address string
 		rank    rank
 	}
 	r := t.router
-	best := make([]choice, 0, len(options))
-	for i := range options {
-		o := &options[i]
-		e := r.endpoints[o.endpoint]
+	best := make([]choice, 0, len(among))
+	for _, i := range among {
+		e := r.endpoints[t.others.endpoints[i].id]
 		if e == nil || e == t.endpoint || e.address == t.endpoint.address || !serves(e.state, t.query.LLM) {
 			continue
 		}
@@ -77,7 +80,7 @@ func (t *Ticket) fallbacks(options []option, n int, now time.Time) (addresses []
 			continue
 		}
 		requests := e.look(r, now).load.Ledger.Requests
-		best = append(best, choice{e.address, rank{standing, o.cost, requests}})
+		best = append(best, choice{e.address, rank{standing, t.others.costs[i], requests}})
 	}
 	slices.SortStableFunc(best, func(a, b choice) int {
 		switch {
@@ -120,12 +123,7 @@ func (t *Ticket) Served(address string) bool {
 	if at < 0 {
 		return false
 	}
-	next, corrected := r.present[at], feature.NoForecast
-	for i := range t.others {
-		if t.others[i].endpoint == next.id {
-			corrected = t.others[i].forecast()
-		}
-	}
-	t.moveTo(next, corrected, time.Now())
+	next := r.present[at]
+	t.moveTo(next, t.others.forecast(next.id), time.Now())
 	return true
 }

@@ -23,7 +23,7 @@ type Ticket struct {
 	query     Query
 	prompt    float64       // tokens, as estimated
 	wait      time.Duration // until a request that does not stream is taken to decode; 0 for one that streams
-	others    []option      // where it might have gone; nil once it can't
+	others    options       // where it might have gone; none once it can't
 	chain     []uint64      // of the prompt
 
 	// Of the endpoint that serves; Retry changes them, under router.mu.
@@ -122,7 +122,7 @@ func (t *Ticket) FirstToken(now time.Time) {
 	if t.first || t.ended {
 		return
 	}
-	t.first, t.others = true, nil
+	t.first, t.others = true, options{}
 	t.last.Store(now.UnixNano())
 	t.events.Store(1)
 	t.told = now
