@@ -41,9 +41,7 @@ type scratch struct {
 	// What was asked, side by side, ordered by endpoint.
 	asked     []*endpoint
 	vectors   []feature.Vector
-	forecasts []feature.Forecast // as they were given
-	tempered  []feature.Forecast // the same as decisions use them
-	temper    correction.Temper
+	forecasts []feature.Forecast
 
 	shortlist policy.Shortlist
 
