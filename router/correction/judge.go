@@ -12,8 +12,9 @@ const (
 	wrongRatio    = 1.5             // more than half of them further than this from their p50, as a factor
 	wrongCoverage = 0.75            // fewer than this share at or about below their p90
 	wrongMargin   = 1.2             // further above their p90 than this, as a factor
+	nearerRatio   = 1.2             // the prior alone is nearer by more than this, as a factor
 	judgedTokens  = 32              // an answer of fewer says nothing of TPOT: one step with a prefill in it may be half of it
-	pairWindow    = 5 * time.Second // two outcomes dispatched within it saw about the same fleet
+	sameFleet     = 5 * time.Second // two outcomes dispatched within it saw about the same fleet
 	pairRatio     = 1.05            // forecasts closer than this, as a factor, order nothing
 	pairsWaiting  = 8               // outcomes that still look for a second one
 )
@@ -34,12 +35,13 @@ type Settled struct {
 // half of them are off by more than 1.5 times; or fewer than 75 % are below their p90;
 // or more than half of the pairs of endpoints are put in the wrong order, which the
 // prior alone puts right. The last 200 are looked at, and the last 50, of which only
-// those speak that have come and are further off than the prior alone. So where nobody
-// could have known, as in a fleet that is full, little speaks against the bundle. Of the
-// first two rules, all that was dispatched within 25 ms is one outcome. TTFT and TPOT are
-// judged apart: a rule is broken when it is so by more than chance explains in a day (see
-// sure), and all are mended when none is any more as counted. The zero value has seen
-// nothing. It never allocates.
+// those speak that have come and are further off, by more than 1.2 times, than the prior
+// alone. So where nobody could have known, as in a fleet that is full, little speaks
+// against the bundle. Of the first two rules, all that was dispatched within 25 ms is one
+// outcome, and so are the TTFTs of what came to one queue within 5 s, of which one long
+// prompt may make dozens late. TTFT and TPOT are judged apart: a rule is broken when it is
+// so by more than chance explains in a day (see sure), and all are mended when none is any
+// more as counted. The zero value has seen nothing. It never allocates.
 //
 // Where forecasts are so good that their p90 is 5 % above their p50, the tide of the
 // load carries a quarter of 200 outcomes just above it now and then; only those a fifth
@@ -52,9 +54,9 @@ type Judge struct {
 
 // Observe takes in one outcome.
 func (j *Judge) Observe(s *Settled) {
-	j.ttft.observe(s, of(s, ttft), s.TTFT, !s.Overdue)
+	j.ttft.observe(s, of(s, ttft), s.TTFT, s.TTFT.Duration(), !s.Overdue)
 	if s.OutputTokens >= judgedTokens {
-		j.tpot.observe(s, of(s, tpot), s.TPOT, true)
+		j.tpot.observe(s, of(s, tpot), s.TPOT, 0, true)
 	}
 	j.sum()
 }
@@ -62,16 +64,21 @@ func (j *Judge) Observe(s *Settled) {
 // Overdue takes in a request that still waits for its first token and is Refuted, once.
 // What comes of it is to be observed with Overdue set.
 func (j *Judge) Overdue(s *Settled) {
-	// Those that wait in one queue become overdue together, so that they are much of
-	// 50 outcomes and little of 200. Nor is it known yet how far off the prior is.
-	j.ttft.recent.add(s.DispatchedAt, [questions]bool{far: true, missed: true})
+	// It is not known yet how far off the prior is.
+	j.ttft.recent.add(s.Endpoint, s.DispatchedAt, patience(&s.Forecast).Duration(), [questions]bool{far: true, missed: true})
 	j.sum()
 }
 
 // Refuted reports whether a request that has waited that long for its first token has
 // refuted its forecast, whatever comes of it.
 func Refuted(f *feature.Forecast, waited feature.Seconds) bool {
-	return f.Known() && waited > max(wrongRatio*f.TTFT.P50, wrongMargin*f.TTFT.P90)
+	return f.Known() && waited > patience(f)
+}
+
+// patience is how long a request may wait for its first token and not refute its
+// forecast.
+func patience(f *feature.Forecast) feature.Seconds {
+	return max(wrongRatio*f.TTFT.P50, wrongMargin*f.TTFT.P90)
 }
 
 // Fault says what is wrong, in one of a few fixed sentences; empty when
@@ -136,9 +143,9 @@ type half struct {
 	forecast, prior, actual float64 // logarithms
 }
 
-// observe takes in an outcome; whether it was far off counts unless that was known
-// before.
-func (t *trial) observe(s *Settled, c claim, actual feature.Seconds, counts bool) {
+// observe takes in an outcome, which a request waited so long for; whether it was far
+// off counts unless that was known before.
+func (t *trial) observe(s *Settled, c claim, actual feature.Seconds, waited time.Duration, counts bool) {
 	off := logRatio(actual, c.forecast.P50)
 	if math.IsNaN(off) {
 		return
@@ -146,8 +153,8 @@ func (t *trial) observe(s *Settled, c claim, actual feature.Seconds, counts bool
 	if counts {
 		off = math.Abs(off)
 		wide, late := off > math.Log(wrongRatio), actual > wrongMargin*c.forecast.P90
-		nearer := !(off <= math.Abs(logRatio(actual, c.prior))) // the prior is, or not known
-		t.recent.add(s.DispatchedAt, [questions]bool{far: wide, misled: wide && nearer, missed: late, lulled: late && nearer})
+		nearer := !(off-math.Abs(logRatio(actual, c.prior)) <= math.Log(nearerRatio)) // the prior is, or not known
+		t.recent.add(s.Endpoint, s.DispatchedAt, waited, [questions]bool{far: wide, misled: wide && nearer, missed: late, lulled: late && nearer})
 	}
 	t.pair(half{s.Endpoint, s.DispatchedAt, math.Log(float64(c.forecast.P50)), math.Log(float64(c.prior)), math.Log(float64(actual))})
 }
@@ -157,7 +164,7 @@ func (t *trial) observe(s *Settled, c claim, actual feature.Seconds, counts bool
 func (t *trial) pair(h half) {
 	for back := 1; back <= pairsWaiting; back++ {
 		other := &t.waiting[(t.next-back+pairsWaiting)%pairsWaiting]
-		if other.endpoint == "" || other.endpoint == h.endpoint || h.at.Sub(other.at).Abs() > pairWindow {
+		if other.endpoint == "" || other.endpoint == h.endpoint || h.at.Sub(other.at).Abs() > sameFleet {
 			continue
 		}
 		forecast, actual := h.forecast-other.forecast, h.actual-other.actual

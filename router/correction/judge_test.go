@@ -3,6 +3,7 @@ package correction_test
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +12,11 @@ import (
 	"github.com/spillway-llm/spillway/router/correction"
 )
 
-// settled is an outcome of a forecast of 1 s and 20 ms, p90 at twice that.
+// settled is an outcome of a forecast of 1 s and 20 ms, p90 at twice that, a minute
+// after the one before it.
 func settled(i int, ttft, tpot float64) *correction.Settled {
 	return &correction.Settled{
-		Endpoint: string(rune('a' + i%3)), DispatchedAt: start.Add(time.Duration(i) * time.Second),
+		Endpoint: string(rune('a' + i%3)), DispatchedAt: start.Add(time.Duration(i) * time.Minute),
 		Forecast: forecast(1, 0.02), TTFT: feature.Seconds(ttft), TPOT: feature.Seconds(0.02 * tpot), OutputTokens: 100,
 	}
 }
@@ -121,6 +123,7 @@ func TestRequestsOfOneMomentAreOneOutcome(t *testing.T) {
 	observe := func(from, moments int, ttft float64) {
 		for _, k := range rng.Perm(10 * moments) {
 			s := settled(k, ttft, 1)
+			s.Endpoint = strconv.Itoa(k)
 			s.DispatchedAt = start.Add(time.Duration(from+k/10)*25*time.Millisecond + time.Duration(k%10)*2*time.Millisecond)
 			s.Overdue = ttft > 1 && k%2 == 0
 			if s.Overdue {
@@ -139,7 +142,50 @@ func TestRequestsOfOneMomentAreOneOutcome(t *testing.T) {
 	}
 }
 
-// Where the prior alone would have been as far off, the last 50 outcomes are nothing
+// Requests that wait at one endpoint at once stand in one queue: that they are late is
+// one outcome for each 5 s of it, however many they are.
+func TestRequestsOfOneQueueAreOneOutcome(t *testing.T) {
+	// run lets queues build up, each of 40 requests in 40 s, none of which is served
+	// before the last has come, and says how many it takes to find fault.
+	run := func(endpoint func(k int) string, overdue bool) int {
+		var j correction.Judge
+		i := 0
+		for range 200 {
+			j.Observe(settled(i, 1, 1))
+			i++
+		}
+		for queue := range 200 {
+			began := start.Add(time.Duration(i+2*queue) * time.Minute)
+			for k := range 40 {
+				s := settled(0, float64(60-k), feature.Unknown)
+				s.Plain = s.Forecast // as the prior: nobody could know
+				s.Endpoint, s.DispatchedAt = endpoint(k), began.Add(time.Duration(k)*time.Second)
+				if s.Overdue = overdue; overdue {
+					j.Overdue(s)
+				}
+				j.Observe(s)
+				if j.Fault() != "" {
+					return queue*40 + k + 1
+				}
+			}
+		}
+		return 0
+	}
+	one := func(int) string { return "a" }
+	if n := run(one, false); n != 401 { // what comes within 5 s is one
+		t.Errorf("found wrong after %d outcomes, want 401", n)
+	}
+	if n := run(strconv.Itoa, false); n != 81 {
+		t.Errorf("at endpoints of their own, found wrong after %d outcomes, want 81", n)
+	}
+	// Of those that have not come it is known only that they have waited 2.4 s, in
+	// which three come.
+	if n := run(one, true); n != 231 {
+		t.Errorf("overdue, found wrong after %d outcomes, want 231", n)
+	}
+}
+
+// Where the prior alone would have been about as far off, the last 50 outcomes are nothing
 // against the bundle, and only 200 are.
 func TestABundleIsHeldAgainstItsPrior(t *testing.T) {
 	run := func(prior, ttft float64, overdue bool) (outcomes int, fault string) {
@@ -168,11 +214,14 @@ func TestABundleIsHeldAgainstItsPrior(t *testing.T) {
 	}{
 		{1, 3, 136},
 		{0.9, 3, 136},
-		{1.1, 3, 43},
+		{1.19, 3, 136},
+		{1.21, 3, 43},
 		{3, 3, 43},
-		{8, 3, 43},
+		{7, 3, 43},
+		{8, 3, 136},
 		{10, 3, 136},
-		{0.9, 0.3, 43},
+		{0.9, 0.3, 136},
+		{0.8, 0.3, 43},
 		{1.1, 0.3, 136},
 		{3, 1.4, 0},
 	} {
@@ -282,7 +331,7 @@ func TestFalseAlarmsAreRareAndGarbageIsFoundSoon(t *testing.T) {
 		s.Endpoint = "one" // so that it is the one question
 		s.Forecast.TTFT.P90 = 100
 		for i := range outcomes {
-			s.DispatchedAt = start.Add(time.Duration(i) * time.Second)
+			s.DispatchedAt = start.Add(time.Duration(i) * time.Minute)
 			s.TTFT = 1
 			if rng.Float64() < off {
 				s.TTFT = 3

@@ -19,53 +19,66 @@ const sure = 5
 // moments are the last 200 moments in which something was dispatched of which an
 // outcome has come, and the answers to four questions about those outcomes. A moment
 // counts once, with the share of its outcomes that say yes: however many came in it,
-// they met the same fleet.
+// they met the same fleet. Those that came to an endpoint while the first of a moment
+// waited there are of that moment too, for they stood in one queue; it may be long, but
+// after sameFleet it is no longer the same.
 type moments struct {
 	kept [judged]struct {
-		slot     int64 // of time
+		slot     int64  // of time
+		endpoint string // of its first outcome
+		from, to int64  // of its wait, as far as it counts, in Unix nanoseconds
 		outcomes int32
 		yes      [questions]int32
 	}
-	latest  int64 // of the slots
+	until   int64 // the end of the latest of all that ever were
 	answers [questions]window
 }
 
 // The questions.
 const (
 	far    = iota // was it far from its p50
-	misled        // and further than from its prior
+	misled        // and the prior nearer
 	missed        // was it well above its p90
-	lulled        // and further from its p50 than from its prior
+	lulled        // and the prior nearer
 	questions
 )
 
-// add counts an outcome of what was dispatched at a time.
-func (m *moments) add(dispatched time.Time, says [questions]bool) {
-	slot := dispatched.UnixNano() / int64(moment)
+// add counts an outcome of what was dispatched to an endpoint at a time, and waited
+// there so long for what is asked about; 0 where that is not a wait.
+func (m *moments) add(endpoint string, dispatched time.Time, waited time.Duration, says [questions]bool) {
+	from := dispatched.UnixNano()
+	slot, to := from/int64(moment), from+int64(min(waited, sameFleet))
 	first := &m.answers[0] // of all alike
-	age := 0
-	if slot > m.latest {
+	age, place := 0, first.next
+	if from >= m.until {
 		age = first.n
 	}
-	for age < first.n && m.kept[first.place(age)].slot != slot {
-		age++
+	m.until = max(m.until, to, (slot+1)*int64(moment))
+	for ; age < first.n; age++ {
+		if place--; place < 0 {
+			place = judged - 1
+		}
+		of := &m.kept[place]
+		if of.slot == slot || of.from < to && from < of.to && of.endpoint == endpoint {
+			break
+		}
 	}
-	m.latest = max(m.latest, slot)
 	if age == first.n {
+		age, place = 0, first.next
 		for q := range m.answers {
 			m.answers[q].push(0)
 		}
-		age = 0
-		at := &m.kept[first.place(0)]
-		at.slot, at.outcomes, at.yes = slot, 0, [questions]int32{}
+		of := &m.kept[place]
+		of.slot, of.endpoint, of.from, of.to = slot, endpoint, from, to
+		of.outcomes, of.yes = 0, [questions]int32{}
 	}
-	at := &m.kept[first.place(age)]
-	at.outcomes++
+	of := &m.kept[place]
+	of.outcomes++
 	for q, yes := range says {
 		if yes {
-			at.yes[q]++
+			of.yes[q]++
 		}
-		m.answers[q].set(age, whole*at.yes[q]/at.outcomes)
+		m.answers[q].set(age, whole*of.yes[q]/of.outcomes)
 	}
 }
 

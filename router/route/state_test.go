@@ -251,7 +251,7 @@ func TestForecastsThatOutcomesRefuteAreWrong(t *testing.T) {
 				ticket := w.begin(t, query("x"))
 				ticket.End(served(1000, 10))
 				last = w.memory.decision(ticket)
-				pass(100 * time.Millisecond)
+				pass(300 * time.Millisecond) // one by one
 			}
 			return last
 		}
