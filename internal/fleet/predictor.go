@@ -142,9 +142,9 @@ func (r *router) heard(now time.Time, a Answer) {
 		r.note(r.guard.Failed(now, a.Result, "it failed"))
 		return
 	}
-	if r.guard.Supersedes(a.Bundle) {
+	if forget := r.guard.Forgets(a.Bundle); forget != nil {
 		for _, t := range r.targets {
-			t.offset.Forget()
+			forget(&t.offset)
 		}
 	}
 	r.note(r.guard.Answered(now, correction.Answer{Bundle: a.Bundle, Validated: epoch.Add(a.Validated), MaxAge: a.MaxAge}, r.vectors, r.answers))

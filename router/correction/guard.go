@@ -21,6 +21,7 @@ type Guard struct {
 	machine *Machine
 	present suspect // the bundle that answered last
 	other   suspect // the one before it
+	renewed bool    // the predictor went away refuted, and nothing has answered since
 }
 
 // suspect is what is known against one bundle. The zero value is of none.
@@ -69,10 +70,22 @@ func (g *Guard) Asks() bool {
 // Bundle is the one that answered last; 0 before the first.
 func (g *Guard) Bundle() int64 { return g.present.bundle }
 
-// Supersedes reports whether an answer of a bundle is the first of one that
-// takes the place of another: what was learned of the errors of that one is then to
-// be forgotten. One that has answered within the return hold is not new.
-func (g *Guard) Supersedes(bundle int64) bool {
+// Forgets is what an answer of a bundle does to what was learned of the errors of
+// forecasts, to be asked before g is told of it: nil where that still holds. What takes
+// the place of another bundle has errors of its own, and if that one was refuted, what
+// corrected it is worse than nothing. One that has answered within the return hold is
+// not new.
+func (g *Guard) Forgets(bundle int64) func(*Offset) {
+	switch {
+	case g.renewed, g.supersedes(bundle) && g.present.fault() != "":
+		return (*Offset).clear
+	case g.supersedes(bundle):
+		return (*Offset).forget
+	}
+	return nil
+}
+
+func (g *Guard) supersedes(bundle int64) bool {
 	return g.present.bundle != 0 && bundle != g.present.bundle && !g.byTurns(bundle)
 }
 
@@ -93,7 +106,10 @@ func (g *Guard) Answered(now time.Time, a Answer, vectors []feature.Vector, out 
 			g.present = suspect{bundle: a.Bundle}
 			g.machine.relapses = 0
 		}
+	} else if g.renewed {
+		g.present.judge.reopen()
 	}
+	g.renewed = false
 	g.present.hear(now, g.machine.limits.ReturnHold, vectors, out)
 	if c, moved := g.machine.Judged(now, g.present.fault()); moved {
 		return c, true
@@ -170,8 +186,13 @@ func (g *Guard) of(bundle int64) *suspect {
 	return nil
 }
 
-// Failed tells g how a forecast failed; see Machine.
+// Failed tells g how a forecast failed; see Machine. A predictor that goes away while
+// outcomes refute it may come back as another, in the name of the same bundle: what
+// comes is judged by itself.
 func (g *Guard) Failed(now time.Time, result Result, why string) (Change, bool) {
+	if result == Broken && g.present.judge.Fault() != "" {
+		g.renewed = true
+	}
 	return g.machine.Failed(now, result, why)
 }
 

@@ -205,7 +205,7 @@ func TestBundlesThatAnswerByTurnsAreJudged(t *testing.T) {
 	g := correction.NewGuard(limits(), start)
 	now, superseded := start, 0
 	answer := func(bundle int64) {
-		if g.Supersedes(bundle) {
+		if g.Forgets(bundle) != nil {
 			superseded++
 		}
 		g.Answered(now, correction.Answer{Bundle: bundle}, nil, nil)
@@ -247,5 +247,93 @@ func TestBundlesThatAnswerByTurnsAreJudged(t *testing.T) {
 	}
 	if g.Settled(now, 3, settled(0, 30, 1)); g.Bundle() != 2 {
 		t.Errorf("an outcome made %d the bundle that answers", g.Bundle())
+	}
+}
+
+// Of what endpoints add to the forecasts of a bundle, a quarter is still believed of
+// the next, but nothing when outcomes had refuted it.
+func TestAnotherBundleHasErrorsOfItsOwn(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		refuted bool
+	}{{"believed", false}, {"refuted", true}} {
+		g := correction.NewGuard(limits(), start)
+		g.Answered(start, correction.Answer{Bundle: 1}, nil, nil)
+		var o correction.Offset
+		for i := range 200 {
+			ttft := 1.2
+			if c.refuted {
+				ttft = 30
+			}
+			g.Settled(start, 1, settled(i, ttft, 1))
+			o.Observe(forecast(1, 0.02), feature.Seconds(ttft), 0.02)
+		}
+		if g.Forgets(1) != nil {
+			t.Errorf("%s: another answer of the same bundle forgets", c.name)
+		}
+		before := o.TTFT(1)
+		g.Forgets(2)(&o)
+		switch after := o.TTFT(1); {
+		case c.refuted && after != 0:
+			t.Errorf("%s: %.3f of %.3f is left", c.name, after, before)
+		case !c.refuted && (after <= 0 || after >= before):
+			t.Errorf("%s: %.3f of %.3f is left", c.name, after, before)
+		}
+	}
+}
+
+// A predictor that went away refuted may come back as another, in the name of the same
+// bundle: 50 outcomes of its own bear it out, or don't.
+func TestAPredictorThatCameBackIsJudgedByItself(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		ttft    float64 // once it is back
+		away    correction.Result
+		needs   int // outcomes until it is well; 0: never
+		forgets bool
+	}{
+		{"a good one", 1, correction.Broken, 50, true},
+		{"the same", 30, correction.Broken, 0, true},
+		{"one that was only late", 1, correction.Late, 150, false},
+	} {
+		g := correction.NewGuard(limits(), start)
+		answer := correction.Answer{Bundle: 1}
+		now := start
+		g.Answered(now, answer, nil, nil)
+		i := 0
+		settle := func(n int, ttft float64) {
+			for range n {
+				g.Settled(now, 1, settled(i, ttft, 1))
+				i++
+			}
+		}
+		settle(200, 30)
+		g.Failed(now, c.away, "away")
+		g.Failed(now, c.away, "away")
+		settle(20, 30) // of before
+		if forgets := g.Forgets(1) != nil; forgets != c.forgets {
+			t.Errorf("%s: forgets the errors of before: %t", c.name, forgets)
+		}
+		g.Answered(now, answer, nil, nil)
+		if g.Forgets(1) != nil {
+			t.Errorf("%s: forgets twice", c.name)
+		}
+		needs := 0
+		for n := 1; n <= 300 && needs == 0; n++ {
+			settle(1, c.ttft)
+			g.Answered(now, answer, nil, nil)
+			if g.Answered(now.Add(limits().ReturnHold), answer, nil, nil); g.Live() {
+				needs = n
+			}
+		}
+		if needs != c.needs {
+			t.Errorf("%s: decides again after %d outcomes, want %d", c.name, needs, c.needs)
+		}
+	}
+	// One that nothing was said against keeps what was learned.
+	g := correction.NewGuard(limits(), start)
+	g.Answered(start, correction.Answer{Bundle: 1}, nil, nil)
+	if g.Failed(start, correction.Broken, "away"); g.Forgets(1) != nil {
+		t.Error("a believed bundle's predictor restarts, and what was learned is forgotten")
 	}
 }

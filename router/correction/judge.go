@@ -69,6 +69,13 @@ func (j *Judge) Overdue(s *Settled) {
 	j.sum()
 }
 
+// reopen forgets all outcomes. What was wrong stays so until as many as may be judged
+// have come anew, of TTFT and of TPOT where there were so many, and bear the forecasts
+// out.
+func (j *Judge) reopen() {
+	*j = Judge{ttft: trial{due: j.ttft.heard()}, tpot: trial{due: j.tpot.heard()}, fault: j.fault}
+}
+
 // Refuted reports whether a request that has waited that long for its first token has
 // refuted its forecast, whatever comes of it.
 func Refuted(f *feature.Forecast, waited feature.Seconds) bool {
@@ -89,7 +96,7 @@ func (j *Judge) Fault() string { return j.fault }
 func (j *Judge) sum() {
 	if j.fault == "" {
 		j.fault = j.broken(sure)
-	} else if j.broken(0) == "" {
+	} else if j.ttft.heard() >= j.ttft.due && j.tpot.heard() >= j.tpot.due && j.broken(0) == "" {
 		j.fault = ""
 	}
 }
@@ -133,7 +140,11 @@ type trial struct {
 	reversed window // pairs
 	waiting  [pairsWaiting]half
 	next     int // place of the oldest in waiting
+	due      int // moments that must be heard before a fault from before reopen can end
 }
+
+// heard is how many moments were heard, as far as they are enough to be judged.
+func (t *trial) heard() int { return min(judgedLeast, t.recent.answers[far].n) }
 
 // half is an outcome that waits to be one of a pair. No outcome is in two
 // pairs, so that pairs are about independent.

@@ -26,12 +26,15 @@ func (o *Offset) Observe(forecast feature.Forecast, ttft, tpot feature.Seconds) 
 	o.tpot.observe(float64(forecast.TPOT.P50), float64(tpot), false)
 }
 
-// Forget keeps a quarter of the evidence; for when another bundle is served,
+// forget keeps a quarter of the evidence; for when another bundle is served,
 // which has errors of its own.
-func (o *Offset) Forget() {
+func (o *Offset) forget() {
 	o.ttft.forget()
 	o.tpot.forget()
 }
+
+// clear keeps nothing.
+func (o *Offset) clear() { *o = Offset{} }
 
 // TTFT is the correction of a forecast (its p50) in log: multiply by exp of it.
 func (o *Offset) TTFT(forecast feature.Seconds) float64 { return o.ttft.log(float64(forecast)) }

@@ -23,11 +23,6 @@ func TestOffsetLearnsWhatRemains(t *testing.T) {
 	if got := o.TPOT(0.02); math.Abs(got) > 1e-9 {
 		t.Errorf("TPOT was right, yet its offset is %v", got)
 	}
-	before := o.TTFT(1)
-	o.Forget()
-	if after := o.TTFT(1); after >= before || after <= 0 {
-		t.Errorf("another bundle leaves %.3f of %.3f", after, before)
-	}
 	for range 500 {
 		o.Observe(forecast(1, 1), 1000, 1)
 	}

@@ -115,9 +115,9 @@ func (r *Router) settled(l *llm, now time.Time, a asking) {
 		r.note(l, a.detail)(l.guard.Failed(now, a.result, a.why))
 		return
 	}
-	if l.guard.Supersedes(a.answer.Bundle) {
+	if forget := l.guard.Forgets(a.answer.Bundle); forget != nil {
 		for _, e := range r.endpoints {
-			e.offset.Forget()
+			forget(&e.offset)
 		}
 	}
 	r.note(l, nil)(l.guard.Answered(now, a.answer, a.vectors, a.forecasts))
