@@ -14,7 +14,8 @@ import (
 type endpoint struct {
 	id          string
 	incarnation uint64
-	slot        int // in the prefix index
+	over        bool // it left, or began another life
+	slot        int  // in the prefix index
 	speed       correction.Speed
 	offset      correction.Offset
 	chosen      uint64
@@ -55,6 +56,7 @@ func (r *Router) sync() *pool.Snapshot {
 			r.ledger.Forget(id, e.incarnation)
 			r.index.Remove(id)
 			delete(r.endpoints, id)
+			e.over = true
 		}
 	}
 	clear(r.present)
@@ -73,6 +75,7 @@ func (r *Router) meet(e *pool.State) *endpoint {
 		if known != nil {
 			r.index.Clear(known.slot)
 			r.ledger.Forget(e.ID, known.incarnation)
+			known.over = true
 			fresh.chosen, fresh.pace = known.chosen, known.pace
 		}
 		known = fresh
@@ -94,6 +97,15 @@ func (r *Router) meet(e *pool.State) *endpoint {
 		r.index.SetCapacity(known.slot, capacity, known.perByte)
 	}
 	return known
+}
+
+// still is the endpoint, in the life that it is in now; nil where it left. Called
+// under mu.
+func (r *Router) still(e *endpoint) *endpoint {
+	if e.over {
+		return r.endpoints[e.id]
+	}
+	return e
 }
 
 // alike reports whether two states of one endpoint show a decision the same:

@@ -114,13 +114,13 @@ func (t *Ticket) nextBest(now time.Time) *endpoint {
 	var best *endpoint
 	var its rank
 	for i, was := range t.others.endpoints {
-		e := r.endpoints[was.id]
+		e := r.still(was)
 		if e == nil || e.id == t.endpoint.id || !serves(e.state, t.query.LLM) {
 			continue
 		}
 		rank := rank{
 			standing: r.standing(e.state, now),
-			cost:     t.others.costs[i],
+			cost:     unscoredLast(t.others.costs[i]),
 			requests: e.look(r, now).load.Ledger.Requests,
 		}
 		if rank.standing != policy.Barred && (best == nil || rank.before(its)) {
@@ -133,18 +133,19 @@ func (t *Ticket) nextBest(now time.Time) *endpoint {
 // rank orders endpoints for a retry.
 type rank struct {
 	standing policy.Standing
-	cost     float64
+	cost     float64 // see unscoredLast
 	requests float64
 }
 
 func (a rank) before(b rank) bool {
 	return cmp.Or(
 		cmp.Compare(a.standing, b.standing),
-		cmp.Compare(unscoredLast(a.cost), unscoredLast(b.cost)),
+		cmp.Compare(a.cost, b.cost),
 		cmp.Compare(a.requests, b.requests),
 	) < 0
 }
 
+// unscoredLast is a cost in an order that has what was not scored at its end.
 func unscoredLast(cost float64) float64 {
 	if math.IsNaN(cost) {
 		return math.Inf(1)

@@ -22,83 +22,43 @@ func (t *Ticket) Fallbacks(n int) []string {
 	if n <= 0 {
 		return nil
 	}
-	r := t.router
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	if best, sure := t.fallbacks(cheapest(t.others.costs, n+spareFallbacks), n, now); sure {
-		return best
-	}
-	all := make([]int, len(t.others.endpoints))
-	for i := range all {
-		all[i] = i
-	}
-	best, _ := t.fallbacks(all, n, now)
-	return best
+	t.router.mu.Lock()
+	defer t.router.mu.Unlock()
+	return t.fallbacks(n, time.Now())
 }
 
-// spareFallbacks is how many more are looked at than are wanted: the endpoint
-// that was chosen is among the cheapest, and others may have left.
-const spareFallbacks = 4
-
-// cheapest finds the k least costs, in order; what was not scored is last. Of
-// equal ones the first come first.
-func cheapest(costs []float64, k int) []int {
-	best := make([]int, 0, k+1)
-	for i, cost := range costs {
-		cost = unscoredLast(cost)
-		if len(best) == k && cost >= unscoredLast(costs[best[k-1]]) {
+// fallbacks lists the addresses of the best n other endpoints. Called under
+// router.mu.
+//
+// Few are looked at: what costs more than the n best so far can't be one of them,
+// unless its standing is better.
+func (t *Ticket) fallbacks(n int, now time.Time) []string {
+	r := t.router
+	best := make([]string, 0, n+1)
+	ranks := make([]rank, 0, n+1)
+	for i, was := range t.others.endpoints {
+		cost := unscoredLast(t.others.costs[i])
+		if len(best) == n && ranks[n-1].standing == policy.Good && cost > ranks[n-1].cost {
 			continue
 		}
-		at := len(best)
-		for at > 0 && cost < unscoredLast(costs[best[at-1]]) {
+		e := r.still(was)
+		if e == nil || e.address == t.endpoint.address || !serves(e.state, t.query.LLM) {
+			continue
+		}
+		its := rank{r.standing(e.state, now), cost, e.look(r, now).load.Ledger.Requests}
+		if its.standing == policy.Barred {
+			continue
+		}
+		at := len(ranks)
+		for at > 0 && its.before(ranks[at-1]) {
 			at--
 		}
-		best = slices.Insert(best, at, i)
-		best = best[:min(k, len(best))]
+		if at < n {
+			best, ranks = slices.Insert(best, at, e.address), slices.Insert(ranks, at, its)
+			best, ranks = best[:min(n, len(best))], ranks[:min(n, len(ranks))]
+		}
 	}
 	return best
-}
-
-// fallbacks lists the best n among some of the options, and reports whether they are the
-// best of all, if these options are the cheapest: enough, all of good standing,
-// and no two that cost the same. Called under router.mu.
-func (t *Ticket) fallbacks(among []int, n int, now time.Time) (addresses []string, sure bool) {
-	type choice struct {
-		address string
-		rank    rank
-	}
-	r := t.router
-	best := make([]choice, 0, len(among))
-	for _, i := range among {
-		e := r.endpoints[t.others.endpoints[i].id]
-		if e == nil || e == t.endpoint || e.address == t.endpoint.address || !serves(e.state, t.query.LLM) {
-			continue
-		}
-		standing := r.standing(e.state, now)
-		if standing == policy.Barred {
-			continue
-		}
-		requests := e.look(r, now).load.Ledger.Requests
-		best = append(best, choice{e.address, rank{standing, t.others.costs[i], requests}})
-	}
-	slices.SortStableFunc(best, func(a, b choice) int {
-		switch {
-		case a.rank.before(b.rank):
-			return -1
-		case b.rank.before(a.rank):
-			return 1
-		}
-		return 0
-	})
-	sure = len(best) > n
-	for i := range min(n+1, len(best)) {
-		sure = sure && best[i].rank.standing == policy.Good && (i == 0 || best[i-1].rank.cost < best[i].rank.cost)
-	}
-	for _, c := range best[:min(n, len(best))] {
-		addresses = append(addresses, c.address)
-	}
-	return addresses, sure
 }
 
 // Served says which endpoint really serves, where that is not for the router
