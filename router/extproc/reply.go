@@ -6,7 +6,6 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/spillway-llm/spillway/router/front"
 )
@@ -43,24 +42,6 @@ func encode(m proto.Message) encoded {
 		panic(err) // made of constants
 	}
 	return b
-}
-
-// goTo tells the proxy where a request goes: to the first of the destinations,
-// "ip:port,ip:port", that it can reach. Header and metadata say the same.
-func goTo(destinations string) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{
-		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-			Response: &extprocv3.CommonResponse{
-				ClearRouteCache: true,
-				HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{header(keyDestination, destinations)}},
-			},
-		}},
-		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			namespaceDestination: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-				keyDestination: structpb.NewStringValue(destinations),
-			}}),
-		}},
-	}
 }
 
 // header sets a header, whatever a client had put there.

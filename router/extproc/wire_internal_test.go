@@ -2,12 +2,14 @@ package extproc
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 )
 
@@ -93,6 +95,38 @@ func TestReadsWhatProtobufWrites(t *testing.T) {
 		}
 		same(rt, &m, want)
 		m.release()
+	})
+}
+
+// TestGoToIsAsProtobufWritesIt compares what is written by hand with the message
+// it means.
+func TestGoToIsAsProtobufWritesIt(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		destinations := strings.Repeat("10.0.0.1:8000,", rapid.IntRange(0, 20).Draw(rt, "more")) + "[2001:db8::1]:8000"
+		want := &extprocv3.ProcessingResponse{
+			Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+				Response: &extprocv3.CommonResponse{
+					ClearRouteCache: true,
+					HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{header(keyDestination, destinations)}},
+				},
+			}},
+			DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+				namespaceDestination: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+					keyDestination: structpb.NewStringValue(destinations),
+				}}),
+			}},
+		}
+		b := goTo(destinations)
+		var got extprocv3.ProcessingResponse
+		if err := proto.Unmarshal(b, &got); err != nil {
+			rt.Fatal(err)
+		}
+		if !proto.Equal(&got, want) {
+			rt.Errorf("it says %v, want %v", &got, want)
+		}
+		if len(b) > mostGoTo+2*len(destinations) {
+			rt.Errorf("it takes %d bytes", len(b))
+		}
 	})
 }
 
