@@ -63,7 +63,7 @@ type evidence struct {
 func (w *world) read() (*evidence, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 	defer cancel()
-	e := &evidence{records: w.crowd.records}
+	e := &evidence{records: w.crowd.Records()}
 	from, to := w.began.Add(-time.Minute), time.Now().Add(time.Minute)
 	var err error
 	if e.counts, err = w.store.Count(ctx, from, to); err != nil {

@@ -13,7 +13,7 @@ func (w *world) killEngine(p *phase) error {
 		return err
 	}
 	if err := w.until("an engine that streams through both doors", 20*time.Second, func() (bool, error) {
-		i := slices.IndexFunc(w.engines[:engines], func(e *engine) bool { return w.crowd.streaming(e.id()) })
+		i := slices.IndexFunc(w.engines[:engines], func(e *engine) bool { return w.crowd.Streaming(e.id()) })
 		if i >= 0 {
 			victim = w.engines[i]
 		}

@@ -26,6 +26,7 @@ import (
 	"syscall"
 
 	"github.com/spillway-llm/spillway/internal/bench"
+	"github.com/spillway-llm/spillway/internal/demo/child"
 )
 
 type options struct {
@@ -71,7 +72,7 @@ func judge(ctx context.Context, w io.Writer, o options) (err error) {
 		return fmt.Errorf("--binary: %w; \"make build\" makes it", err)
 	}
 	kept := o.dir != ""
-	if o.dir, err = folder(o.dir); err != nil {
+	if o.dir, err = child.Folder(o.dir, "spillway-chaos-"); err != nil {
 		return err
 	}
 	defer func() {
@@ -105,26 +106,4 @@ func judge(ctx context.Context, w io.Writer, o options) (err error) {
 		err = errors.Join(err, unwritable, bench.Write(o.json, append(text, '\n')))
 	}
 	return errors.Join(err, report.Err())
-}
-
-// folder makes an empty folder that the database's user may enter.
-func folder(dir string) (string, error) {
-	if dir == "" {
-		dir, err := os.MkdirTemp("", "spillway-chaos-")
-		if err != nil {
-			return "", err
-		}
-		return dir, os.Chmod(dir, 0o755)
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("--dir: %w", err)
-	}
-	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
-		return "", fmt.Errorf("--dir: %s is not empty; name another folder", dir)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("--dir: %w", err)
-	}
-	return dir, nil
 }

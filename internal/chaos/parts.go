@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,7 +31,7 @@ type engine struct {
 }
 
 // id is what routers call it.
-func (e *engine) id() string { return local(e.port) }
+func (e *engine) id() string { return child.Local(e.port) }
 
 func (e *engine) class() string {
 	if e.slow {
@@ -56,16 +53,7 @@ func (e *engine) start(w *world) (err error) {
 	if err != nil {
 		return err
 	}
-	return e.process.Until(w.ctx, 30*time.Second, func(ctx context.Context) error { return reachable(ctx, "tcp", e.id()) })
-}
-
-func reachable(ctx context.Context, network, address string) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
+	return e.process.Until(w.ctx, 30*time.Second, func(ctx context.Context) error { return child.Reachable(ctx, "tcp", e.id()) })
 }
 
 // router is one router process, or one to come.
@@ -88,22 +76,7 @@ func (r *router) ready(ctx context.Context) error {
 
 // tell asks the second listener.
 func (r *router) tell(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s of router %s: %s", path, r.name, res.Status)
-	}
-	return body, err
+	return child.Tell(ctx, r.admin, path)
 }
 
 // status is the part of a router's status that is looked at.

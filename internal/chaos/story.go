@@ -22,12 +22,12 @@ func wreak(ctx context.Context, out io.Writer, o options) (found *findings, err 
 		return nil, err
 	}
 	w.say("everything runs in %s: %d engines, %d clients of the router and %d behind a proxy", o.dir, engines, direct, proxied)
-	w.crowd = newCrowd(w.routers[0])
+	w.crowd = newClients(w.routers[0])
 	asking, leave := context.WithCancel(ctx)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		w.crowd.run(asking, o.seed)
+		w.crowd.Run(asking, o.seed)
 	}()
 	phases, told := w.story()
 	leave()
@@ -196,9 +196,9 @@ func (w *world) garbage(kind string) func(*phase) error {
 			return err
 		}
 		_, bundle := s.state()
-		w.crowd.gate.Lock()
+		w.crowd.Gate.Lock()
 		err = w.replacePredictor(kind, bundle)
-		p.mark("failed", w.crowd.gate.Unlock)
+		p.mark("failed", w.crowd.Gate.Unlock)
 		if err != nil {
 			return err
 		}
@@ -330,9 +330,9 @@ func (w *world) stale(p *phase) error {
 // balancer makes them.
 func (w *world) endRouter(p *phase) error {
 	first, second := w.routers[0], w.routers[1]
-	w.crowd.gate.Lock()
+	w.crowd.Gate.Lock()
 	calm, err := w.rest(first)
-	w.crowd.gate.Unlock()
+	w.crowd.Gate.Unlock()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spillway-llm/spillway/featurestore"
@@ -32,7 +31,7 @@ type world struct {
 	trainer   *child.Process
 	fake      *child.Process // that stands in for the predictor
 	routers   [2]*router     // the second takes over from the first
-	crowd     *crowd
+	crowd     *clients
 }
 
 // say prints one line of the timeline.
@@ -91,12 +90,10 @@ func (w *world) plan() error {
 	w.file = filepath.Join(w.o.dir, "endpoints.yaml")
 	for i, name := range []string{"first", "second"} {
 		at := ports[engines+1+3*i:]
-		w.routers[i] = &router{name: name, front: local(at[0]), picker: local(at[1]), admin: local(at[2])}
+		w.routers[i] = &router{name: name, front: child.Local(at[0]), picker: child.Local(at[1]), admin: child.Local(at[2])}
 	}
 	return w.configure()
 }
-
-func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 // run starts a verb and waits until it is ready.
 func (w *world) run(name, verb, config string, ready func(context.Context) error) (*child.Process, error) {
@@ -115,7 +112,7 @@ func (w *world) startPredictor() (err error) {
 }
 
 func (w *world) listening(ctx context.Context) error {
-	return reachable(ctx, "unix", socket(w.address))
+	return child.Reachable(ctx, "unix", socket(w.address))
 }
 
 // startTrainer starts a trainer with the configuration of that name.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-llm/spillway/featurestore"
 	"github.com/spillway-llm/spillway/internal/bench"
+	"github.com/spillway-llm/spillway/internal/crowd"
 	"github.com/spillway-llm/spillway/internal/demo/child"
 )
 
@@ -72,36 +73,37 @@ func at(sorted []float64, q float64) float64 {
 }
 
 // read looks at what clients saw and what the store holds.
-func (f *findings) read(ctx context.Context, store *featurestore.Store, began time.Time, records []record) error {
+func (f *findings) read(ctx context.Context, store *featurestore.Store, began time.Time, records []crowd.Record) error {
 	var during, apart []float64
 	meanwhile := make([][]float64, len(f.Restarts))
 	decided := int64(0)
 	told := map[string]bool{}
 	for _, r := range records {
 		f.Requests++
-		if r.proxied {
+		if r.Proxied {
 			f.Picked++
 		}
-		if r.picked {
+		if r.Picked {
 			decided++
 		}
-		if r.decision != "" {
-			told[r.decision] = true
+		if r.Decision != "" {
+			told[r.Decision] = true
 		}
-		if r.fault != nil {
+		if r.Fault != "" {
 			f.Failed++
 			if len(f.Faults) < 20 {
-				f.Faults = append(f.Faults, fmt.Sprintf("%s: %v", r.sent.Format("15:04:05.000"), r.fault))
+				f.Faults = append(f.Faults, fmt.Sprintf("%s: %s", r.Sent.Format("15:04:05.000"), r.Fault))
 			}
 			continue
 		}
-		in := slices.IndexFunc(f.Restarts, func(x restart) bool { return !r.sent.Before(x.from) && r.sent.Before(x.to) })
+		ttft := r.First.Sub(r.Sent).Seconds()
+		in := slices.IndexFunc(f.Restarts, func(x restart) bool { return !r.Sent.Before(x.from) && r.Sent.Before(x.to) })
 		if in < 0 {
-			apart = append(apart, r.ttft.Seconds())
+			apart = append(apart, ttft)
 			continue
 		}
-		during = append(during, r.ttft.Seconds())
-		meanwhile[in] = append(meanwhile[in], r.ttft.Seconds())
+		during = append(during, ttft)
+		meanwhile[in] = append(meanwhile[in], ttft)
 	}
 	for i, seconds := range meanwhile {
 		q := quantilesOf(seconds)

@@ -37,22 +37,3 @@ func TestEveryLossIsShort(t *testing.T) {
 		}
 	}
 }
-
-func TestAnswersThatAreNotWhole(t *testing.T) {
-	whole200 := "data: {\"choices\":[]}\n\ndata: [DONE]\n\n"
-	for _, c := range []struct {
-		status int
-		text   string
-		ok     bool
-	}{
-		{200, whole200, true},
-		{502, whole200, false},
-		{200, "data: {\"choices\":[]}\n\n", false},
-		{200, "", false},
-		{200, "data: {\"error\":{}}\n\n" + whole200, false},
-	} {
-		if err := whole(c.status, []byte(c.text)); (err == nil) != c.ok {
-			t.Errorf("%d %q: %v", c.status, c.text, err)
-		}
-	}
-}

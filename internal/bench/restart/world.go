@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,8 +12,16 @@ import (
 
 	"github.com/spillway-llm/spillway/featurestore"
 	"github.com/spillway-llm/spillway/featurestore/pglocal"
+	"github.com/spillway-llm/spillway/internal/crowd"
 	"github.com/spillway-llm/spillway/internal/demo/child"
-	"github.com/spillway-llm/spillway/router/extproc/extproctest"
+)
+
+// How many clients there are of each front door, and how long they wait for an
+// answer.
+const (
+	direct   = 12
+	proxied  = 4
+	patience = 30 * time.Second
 )
 
 const (
@@ -73,7 +79,7 @@ func run(ctx context.Context, out io.Writer, o options, dir string) (*findings, 
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		c.run(asking, o.seed)
+		c.Run(asking, o.seed)
 	}()
 	found := &findings{}
 	for i := range o.restarts {
@@ -97,7 +103,7 @@ func run(ctx context.Context, out io.Writer, o options, dir string) (*findings, 
 	if err := w.routed.Err(); err != nil {
 		return nil, w.routed.Failure()
 	}
-	return found, found.read(ctx, w.store, w.began, c.records)
+	return found, found.read(ctx, w.store, w.began, c.Records())
 }
 
 func (w *world) pause(d time.Duration) error {
@@ -142,7 +148,7 @@ func (w *world) database() error {
 }
 
 // fleet starts the engines and writes the routers' configuration.
-func (w *world) fleet() (*crowd, error) {
+func (w *world) fleet() (*crowd.Crowd, error) {
 	ports, err := child.FreePorts(engines + 3)
 	if err != nil {
 		return nil, err
@@ -157,18 +163,14 @@ func (w *world) fleet() (*crowd, error) {
 		}
 		w.fallen = append(w.fallen, func() { p.Stop(endWithin) })
 		if err := p.Until(w.ctx, startWithin, func(ctx context.Context) error {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", local(port))
-			if err == nil {
-				conn.Close()
-			}
-			return err
+			return child.Reachable(ctx, "tcp", child.Local(port))
 		}); err != nil {
 			return nil, err
 		}
-		list += fmt.Sprintf("    - {url: \"http://%s\", class: fast, llms: [%s]}\n", local(port), llm)
+		list += fmt.Sprintf("    - {url: \"http://%s\", class: fast, llms: [%s]}\n", child.Local(port), llm)
 	}
-	front, picker := local(ports[engines]), local(ports[engines+1])
-	w.admin = local(ports[engines+2])
+	front, picker := child.Local(ports[engines]), child.Local(ports[engines+1])
+	w.admin = child.Local(ports[engines+2])
 	text := fmt.Sprintf(`profile: %[1]s
 classes: {fast: %[1]s}
 predictor: in-process
@@ -186,18 +188,11 @@ router:
 	if err := os.WriteFile(w.config(), []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	proxy, err := extproctest.Dial(picker, nil)
-	if err != nil {
-		return nil, err
-	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: direct + proxied}}
-	w.fallen = append(w.fallen, func() { _ = proxy.Close(); client.CloseIdleConnections() })
-	return &crowd{front: front, proxy: proxy, client: client}, nil
+	return crowd.New(crowd.Config{LLM: llm, Direct: direct, Proxied: proxied, Thinking: 100 * time.Millisecond, Patience: patience,
+		Shared: 50, Own: 100, Once: true, Door: func() crowd.Door { return crowd.Door{Front: front, Picker: picker} }}), nil
 }
 
 func (w *world) config() string { return filepath.Join(w.dir, "spillway.yaml") }
-
-func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 // start starts the next router.
 func (w *world) start() (*child.Process, error) {
@@ -213,20 +208,8 @@ func (w *world) start() (*child.Process, error) {
 // ready waits for the first router.
 func (w *world) ready(p *child.Process) error {
 	return p.Until(w.ctx, startWithin, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.admin+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		req.Close = true
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			return fmt.Errorf("/readyz: %s", res.Status)
-		}
-		return nil
+		_, err := child.Tell(ctx, w.admin, "/readyz")
+		return err
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/dashboards"
+	"github.com/spillway-llm/spillway/internal/demo/child"
 )
 
 type options struct {
@@ -91,7 +92,7 @@ func verify(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 	kept := o.dir != ""
-	if o.dir, err = folder(o.dir); err != nil {
+	if o.dir, err = child.Folder(o.dir, "spillway-verify-"); err != nil {
 		return err
 	}
 	defer func() {
@@ -113,26 +114,4 @@ func verify(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 	return j.report(ctx, out, w.began, time.Now())
-}
-
-// folder makes an empty folder that the database's user may enter.
-func folder(dir string) (string, error) {
-	if dir == "" {
-		dir, err := os.MkdirTemp("", "spillway-verify-")
-		if err != nil {
-			return "", err
-		}
-		return dir, os.Chmod(dir, 0o755)
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("--dir: %w", err)
-	}
-	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
-		return "", fmt.Errorf("--dir: %s is not empty; name another folder", dir)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("--dir: %w", err)
-	}
-	return dir, nil
 }

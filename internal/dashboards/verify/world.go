@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -149,7 +147,7 @@ func (w *world) configure() error {
 		return err
 	}
 	for i, address := range []*string{&w.front, &w.picker, &w.routerAdmin, &w.shared, &w.predictorAdmin, &w.trainerAdmin, &w.watch} {
-		*address = net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[i]))
+		*address = child.Local(ports[i])
 	}
 	var endpoints []byte
 	jobs := map[string][]target{
@@ -207,22 +205,7 @@ func (w *world) routerReady(ctx context.Context) error {
 
 // tell asks the router's second listener.
 func (w *world) tell(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.routerAdmin+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s of the router: %s", path, res.Status)
-	}
-	return body, err
+	return child.Tell(ctx, w.routerAdmin, path)
 }
 
 // is reports whether forecasts are in a state.

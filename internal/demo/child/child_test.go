@@ -3,7 +3,10 @@ package child_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,5 +70,37 @@ func TestUntilEndsWithTheProcess(t *testing.T) {
 	p.Kill() // also one that is stopped
 	if err := p.Signal(syscall.SIGCONT); err == nil {
 		t.Error("a process that is gone took a signal")
+	}
+}
+
+func TestAForeignFolderIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	if got, err := child.Folder(dir, ""); err != nil || got != dir {
+		t.Errorf("an empty one: %q, %v", got, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := child.Folder(dir, ""); err == nil || !strings.Contains(err.Error(), "--dir") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTellWantsStatus200(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	if _, err := child.Tell(t.Context(), address, "/readyz"); err != nil {
+		t.Error(err)
+	}
+	if _, err := child.Tell(t.Context(), address, "/other"); err == nil || !strings.Contains(err.Error(), "/other of "+address+": 404") {
+		t.Errorf("%v", err)
+	}
+	if err := child.Reachable(t.Context(), "tcp", address); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,28 +1,59 @@
-package main
+package crowd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 
 	"github.com/spillway-llm/spillway/router/extproc/extproctest"
 )
 
-// proxied asks an engine as a client behind a proxy does: the picker says where,
-// the proxy tries its destinations in order until one sends headers, and shows the
-// picker the answer as it passes.
-func (c *crowd) proxied(rng *rand.Rand, r *record) error {
-	r.Proxied = true
-	streamed := rng.IntN(6) > 0
-	body := chat(rng, streamed)
-	proxy, err := c.proxy(c.door.Load())
+// direct asks a router.
+func (c *Crowd) direct(rng *rand.Rand, r *Record) error {
+	body, streamed := c.chat(rng)
+	res, err := c.post(c.config.Door().Front, body)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer res.Body.Close()
+	r.Decision, _, r.Picked = strings.Cut(res.Header.Get("X-Spillway-Decision"), ";")
+	r.Policy, r.Endpoint = res.Header.Get("X-Spillway-Policy"), res.Header.Get("X-Spillway-Endpoint")
+	heard := listener{begun: func() { c.begun(r) }}
+	if _, err := io.Copy(&heard, res.Body); err != nil {
+		return err
+	}
+	return heard.judge(res.StatusCode, streamed)
+}
+
+// post sends a request, with Once in a body that can't be read again.
+func (c *Crowd) post(address string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if c.config.Once {
+		req.GetBody = nil
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return c.client.Do(req)
+}
+
+// proxied asks an engine as a client behind a proxy does: the picker says where,
+// the proxy tries its destinations in order until one sends headers, and shows the
+// picker the answer as it passes.
+func (c *Crowd) proxied(rng *rand.Rand, r *Record) error {
+	r.Proxied = true
+	body, streamed := c.chat(rng)
+	proxy, err := c.proxy(c.config.Door().Picker)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.Patience)
 	defer cancel()
 	s, err := proxy.Open(ctx)
 	if err != nil {
@@ -33,7 +64,7 @@ func (c *crowd) proxied(rng *rand.Rand, r *record) error {
 	if err != nil {
 		return fmt.Errorf("ask the picker: %w", err)
 	}
-	if picked.Status != 0 {
+	if picked.Status != 0 || len(picked.Destinations) == 0 {
 		return fmt.Errorf("the picker refuses with %d: %s", picked.Status, picked.Reply)
 	}
 	r.Picked = true
@@ -54,6 +85,20 @@ func (c *crowd) proxied(rng *rand.Rand, r *record) error {
 		return err
 	}
 	return heard.judge(res.StatusCode, streamed)
+}
+
+// proxy is the one connection that the proxy has to a picker.
+func (c *Crowd) proxy(picker string) (*extproctest.Proxy, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.proxies[picker]; p != nil {
+		return p, nil
+	}
+	p, err := extproctest.Dial(picker, nil)
+	if err == nil {
+		c.proxies[picker] = p
+	}
+	return p, err
 }
 
 // pass passes an endpoint's answer through the picker.
@@ -95,16 +140,12 @@ func show(s *extproctest.Stream, m *extproctest.Message) error {
 	return nil
 }
 
-// proxy is the one connection that the proxy has to a router.
-func (c *crowd) proxy(to *router) (*extproctest.Proxy, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.proxies[to]; p != nil {
-		return p, nil
-	}
-	p, err := extproctest.Dial(to.picker, nil)
-	if err == nil {
-		c.proxies[to] = p
-	}
-	return p, err
+// chat is a request that shares its beginning with some others, and whether its
+// answer is streamed.
+func (c *Crowd) chat(rng *rand.Rand) (body []byte, streamed bool) {
+	streamed = c.config.Whole == 0 || rng.IntN(c.config.Whole) > 0
+	system := strings.Repeat(fmt.Sprintf("rule %d. ", rng.IntN(16)), c.config.Shared*(1+3*rng.IntN(3)))
+	user := strings.Repeat(fmt.Sprintf("%08x ", rng.Uint32()), 10+rng.IntN(c.config.Own))
+	return fmt.Appendf(nil, `{"model":%q,"stream":%v,"max_tokens":%d,"ignore_eos":true,"messages":[{"role":"system","content":"%s"},{"role":"user","content":"%s"}]}`,
+		c.config.LLM, streamed, 8+rng.IntN(56), system, user), streamed
 }
