@@ -42,9 +42,6 @@ type impostor struct {
 }
 
 func (i *impostor) run(ctx context.Context) error {
-	if i.garbage == "" {
-		return nil
-	}
 	of, ok := garbage[i.garbage]
 	if !ok {
 		return fmt.Errorf("--impostor: there is no %q", i.garbage)

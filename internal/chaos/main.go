@@ -21,9 +21,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spillway-llm/spillway/internal/bench"
 	"github.com/spillway-llm/spillway/internal/demo/child"
@@ -50,16 +48,12 @@ func main() {
 	flag.StringVar(&actor.address, "address", "", "of the impostor")
 	flag.Int64Var(&actor.bundle, "bundle", 0, "that the impostor says it answers from")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := actor.run(ctx)
-	if actor.garbage == "" {
-		err = judge(ctx, os.Stdout, o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		os.Exit(1)
-	}
+	bench.Main("chaos", func(ctx context.Context) error {
+		if actor.garbage != "" {
+			return actor.run(ctx)
+		}
+		return judge(ctx, os.Stdout, o)
+	})
 }
 
 // judge lets everything go wrong, prints what came of it, and fails where that is

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -33,12 +32,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the traffic and the trouble")
 	flag.DurationVar(&o.lasting, "time", o.lasting, "of all rounds together")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := judge(ctx, os.Stdout, o); err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1)
-	}
+	bench.Main("soak", func(ctx context.Context) error { return judge(ctx, os.Stdout, o) })
 }
 
 type options struct {

@@ -16,7 +16,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"text/tabwriter"
 
 	"github.com/spillway-llm/spillway/internal/advise"
@@ -45,12 +44,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed that advice is judged on; each draws engines and traffic")
 	flag.IntVar(&o.seeds, "seeds", 8, "number of them")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
-		fmt.Fprintln(os.Stderr, "advise:", err)
-		os.Exit(1)
-	}
+	bench.Main("advise", func(ctx context.Context) error { return run(ctx, os.Stdout, o) })
 }
 
 func run(ctx context.Context, out io.Writer, o options) error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -41,12 +40,7 @@ func main() {
 	flag.IntVar(&o.targets, "pairs", fullTargets, "targets of each world. With fewer there are no bars")
 	flag.IntVar(&o.exploring, "exploring", fullExploring, "seeds that the cost of exploring is measured with; 0: it is not")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
-		fmt.Fprintln(os.Stderr, "evaluate:", err)
-		os.Exit(1)
-	}
+	bench.Main("evaluate", func(ctx context.Context) error { return run(ctx, os.Stdout, o) })
 }
 
 // whole reports whether everything is asked for that bars are of.

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 
 	"github.com/spillway-llm/spillway/internal/bench"
 )
@@ -25,12 +24,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the random split, the random pairs and the fits")
 	flag.StringVar(&o.out, "out", "", "folder for forecast.json")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
-		fmt.Fprintln(os.Stderr, "forecast:", err)
-		os.Exit(1)
-	}
+	bench.Main("forecast", func(ctx context.Context) error { return run(ctx, os.Stdout, o) })
 }
 
 type options struct {

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -34,18 +33,12 @@ func main() {
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU profiles of the router, one a measurement")
 	role := flag.String("role", "", "be one of the processes that the benchmark starts itself")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	var err error
-	if *role != "" {
-		err = process.Play(ctx, *role, roles, os.Stdin, os.Stdout)
-	} else {
-		err = run(ctx, os.Stdout, o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "gateway:", err)
-		os.Exit(1)
-	}
+	bench.Main("gateway", func(ctx context.Context) error {
+		if *role != "" {
+			return process.Play(ctx, *role, roles, os.Stdin, os.Stdout)
+		}
+		return run(ctx, os.Stdout, o)
+	})
 }
 
 type options struct {

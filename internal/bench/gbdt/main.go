@@ -16,9 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 
 	"github.com/spillway-llm/spillway/internal/bench"
 )
@@ -32,12 +30,7 @@ func main() {
 	flag.IntVar(&s.threads, "threads", runtime.GOMAXPROCS(0), "threads of every tool")
 	flag.Float64Var(&s.scale, "scale", 1, "share of the rows, for a quick look: below 1 there are no bars and no file")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, s, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "gbdt:", err)
-		os.Exit(1)
-	}
+	bench.Main("gbdt", func(ctx context.Context) error { return run(ctx, os.Stdout, s, *out) })
 }
 
 // settings are what a run depends on.

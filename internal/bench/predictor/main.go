@@ -16,7 +16,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -32,18 +31,12 @@ func main() {
 	addr := flag.String("serve", "", "be the server's process at this address; the benchmark starts it itself")
 	file := flag.String("bundle", "", "of the server's process")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	var err error
-	if *addr != "" {
-		err = serve(ctx, *addr, *file, os.Stdin, os.Stdout)
-	} else {
-		err = run(ctx, os.Stdout, o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "predictor:", err)
-		os.Exit(1)
-	}
+	bench.Main("predictor", func(ctx context.Context) error {
+		if *addr != "" {
+			return serve(ctx, *addr, *file, os.Stdin, os.Stdout)
+		}
+		return run(ctx, os.Stdout, o)
+	})
 }
 
 type options struct {

@@ -15,9 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spillway-llm/spillway/internal/bench"
 )
@@ -37,12 +35,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the traffic and of the engines' imperfections")
 	_ = flag.String("data", "", "unused: nothing here is measured by others")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := judge(ctx, os.Stdout, o); err != nil {
-		fmt.Fprintln(os.Stderr, "bench-restart:", err)
-		os.Exit(1)
-	}
+	bench.Main("bench-restart", func(ctx context.Context) error { return judge(ctx, os.Stdout, o) })
 }
 
 // judge restarts, prints what came of it, and fails where something was lost.

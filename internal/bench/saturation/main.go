@@ -17,7 +17,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -45,12 +44,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed; each draws engines and traffic")
 	flag.IntVar(&o.seeds, "seeds", 3, "number of seeds")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
-		fmt.Fprintln(os.Stderr, "saturation:", err)
-		os.Exit(1)
-	}
+	bench.Main("saturation", func(ctx context.Context) error { return run(ctx, os.Stdout, o) })
 }
 
 // shares are the loads, as shares of the knee, and what bounds the mean of the

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/bench"
@@ -39,18 +38,12 @@ func main() {
 	flag.StringVar(&o.only, "only", "", `"simulation" or "router": only this half, and nothing is written`)
 	role := flag.String("role", "", "be one of the processes that the benchmark starts itself")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	var err error
-	if *role != "" {
-		err = process.Play(ctx, *role, roles, os.Stdin, os.Stdout)
-	} else {
-		err = run(ctx, os.Stdout, o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
+	bench.Main("scale", func(ctx context.Context) error {
+		if *role != "" {
+			return process.Play(ctx, *role, roles, os.Stdin, os.Stdout)
+		}
+		return run(ctx, os.Stdout, o)
+	})
 }
 
 func run(ctx context.Context, w io.Writer, o options) error {

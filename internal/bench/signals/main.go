@@ -18,7 +18,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"text/tabwriter"
 	"time"
 
@@ -42,12 +41,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "the first seed; each draws engines and traffic")
 	flag.IntVar(&o.seeds, "seeds", 20, "number of seeds")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
-		fmt.Fprintln(os.Stderr, "signals:", err)
-		os.Exit(1)
-	}
+	bench.Main("signals", func(ctx context.Context) error { return run(ctx, os.Stdout, o) })
 }
 
 const (
