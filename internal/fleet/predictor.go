@@ -168,9 +168,16 @@ func (r *router) settled(t *ticket, now time.Time, ttft, tpot feature.Seconds, t
 	r.note(r.guard.Settled(now, t.bundle, &s))
 }
 
-// observeLate tells the guard, once, of a request that is too late for its forecast.
-func (r *router) observeLate(t *ticket, now time.Time) {
-	if r.predictor != nil && !t.late && correction.Refuted(&t.forecast, feature.SecondsOf(now.Sub(t.decided))) {
+// refutes reports whether t is too late for its forecast, and nobody was told of it.
+func (r *router) refutes(t *ticket, now time.Time) bool {
+	return r.predictor != nil && !t.late && correction.Refuted(&t.forecast, feature.SecondsOf(now.Sub(t.decided)))
+}
+
+// observeLate tells the guard of requests of one endpoint that are too late for their
+// forecasts, as a judge remembers them: in the order in which they were decided.
+func (r *router) observeLate(refuted []*ticket, now time.Time) {
+	slices.SortFunc(refuted, func(a, b *ticket) int { return a.decided.Compare(b.decided) })
+	for _, t := range refuted {
 		t.late = true
 		s := correction.Settled{Endpoint: t.target.id, DispatchedAt: t.decided, Plain: t.plain, Forecast: t.forecast}
 		r.note(r.guard.Overdue(now, t.bundle, &s))

@@ -148,6 +148,7 @@ func (r *router) tick(now time.Time) {
 	for _, e := range r.targets {
 		budget := float64(e.profile.MaxBatchedTokens)
 		longest := budget
+		var refuted []*ticket
 		for i := range e.streams.all {
 			s := &e.streams.all[i]
 			switch {
@@ -161,9 +162,12 @@ func (r *router) tick(now time.Time) {
 			default:
 				longest = max(longest, s.call.ticket.prompt)
 				r.observeOverdue(&s.call.ticket, now)
-				r.observeLate(&s.call.ticket, now)
+				if t := &s.call.ticket; r.refutes(t, now) {
+					refuted = append(refuted, t)
+				}
 			}
 		}
+		r.observeLate(refuted, now)
 		for _, m := range r.mirrors {
 			longest = max(longest, float64(m.Longest(e.id, 0)))
 		}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -179,7 +180,8 @@ func (e *endpoint) fullChunk(elsewhere float64) float64 {
 // so late that their forecast is refuted, once each and before it comes: an endpoint
 // that hangs gives no outcomes to learn from.
 func (r *Router) observeOverdue(e *endpoint, now time.Time) {
-	for t := range e.silent { // in no order, which is no matter: all count alike
+	var refuted []*Ticket
+	for t := range e.silent {
 		if !t.query.Streaming || !t.plain.Known() {
 			continue
 		}
@@ -190,8 +192,13 @@ func (r *Router) observeOverdue(e *endpoint, now time.Time) {
 		}
 		if !t.late && correction.Refuted(&t.corrected, waited) {
 			t.late = true
-			s := correction.Settled{Endpoint: e.id, DispatchedAt: t.dispatched(), Plain: t.plain, Forecast: t.corrected}
-			r.note(t.llm, nil)(t.llm.guard.Overdue(now, t.bundle, &s))
+			refuted = append(refuted, t)
 		}
+	}
+	// A judge remembers them in the order in which it is told.
+	slices.SortFunc(refuted, func(a, b *Ticket) int { return a.decidedAt.Compare(b.decidedAt) })
+	for _, t := range refuted {
+		s := correction.Settled{Endpoint: e.id, DispatchedAt: t.dispatched(), Plain: t.plain, Forecast: t.corrected}
+		r.note(t.llm, nil)(t.llm.guard.Overdue(now, t.bundle, &s))
 	}
 }
