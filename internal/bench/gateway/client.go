@@ -94,7 +94,7 @@ func (o *outcome) add(p outcome) {
 type way struct {
 	name    string
 	urls    []string // taken in turn
-	process *served  // in between; nil for a direct connection
+	process *server  // in between; nil for a direct connection
 }
 
 // run asks by one way, each of l.Concurrent clients one request after the other,

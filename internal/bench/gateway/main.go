@@ -22,6 +22,7 @@ import (
 
 	"github.com/spillway-llm/spillway/internal/bench"
 	"github.com/spillway-llm/spillway/internal/bench/process"
+	"github.com/spillway-llm/spillway/internal/bench/served"
 )
 
 func main() {
@@ -50,7 +51,7 @@ type options struct {
 
 // The world of the bars.
 const (
-	llm       = "bench"
+	llm       = served.LLM
 	endpoints = 4
 	long      = 200 << 10 // bytes of a prompt that is judged
 	short     = 1 << 10   // bytes of one beside it

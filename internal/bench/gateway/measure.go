@@ -15,7 +15,7 @@ import (
 )
 
 // scene is everything that runs.
-type scene struct{ engines, proxy, router *served }
+type scene struct{ engines, proxy, router *server }
 
 // raise starts the processes.
 func raise(ctx context.Context) (s *scene, err error) {

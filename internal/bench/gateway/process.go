@@ -33,8 +33,8 @@ func used(collect bool) (s spent) {
 	return s
 }
 
-// served is a process that serves requests.
-type served struct {
+// server is a process that serves requests.
+type server struct {
 	*process.Process
 	ready ready
 }
@@ -46,8 +46,8 @@ type ready struct {
 }
 
 // start starts a role that is to send its requests to the engines at urls.
-func start(ctx context.Context, role string, urls []string) (*served, error) {
-	var s served
+func start(ctx context.Context, role string, urls []string) (*server, error) {
+	var s server
 	var err error
 	s.Process, err = process.Start(ctx, role, urls, &s.ready)
 	return &s, err
@@ -55,7 +55,7 @@ func start(ctx context.Context, role string, urls []string) (*served, error) {
 
 // used asks the process what it has used; line may be collectLine. A nil one
 // uses nothing.
-func (s *served) used(line string) (u spent, err error) {
+func (s *server) used(line string) (u spent, err error) {
 	if s == nil {
 		return u, nil
 	}
@@ -64,7 +64,7 @@ func (s *served) used(line string) (u spent, err error) {
 }
 
 // end ends the process and waits for that.
-func (s *served) end() {
+func (s *server) end() {
 	if s != nil {
 		s.End()
 	}

@@ -3,31 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"os"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/spillway-llm/spillway/internal/bench/process"
+	"github.com/spillway-llm/spillway/internal/bench/served"
 	"github.com/spillway-llm/spillway/internal/feature"
-	"github.com/spillway-llm/spillway/internal/physics"
 	"github.com/spillway-llm/spillway/router"
-	"github.com/spillway-llm/spillway/router/gateway"
-	"github.com/spillway-llm/spillway/router/pool"
 	"github.com/spillway-llm/spillway/router/route"
 )
 
-const llm = "bench"
+const llm = served.LLM
 
 // roles are those that this program plays itself.
 var roles = map[string]process.Role{"engines": beginEngines, "router": beginRouter, "proxy": beginProxy}
@@ -41,14 +30,8 @@ func spent(string) any {
 	return user + system
 }
 
-// What an engine says: a page like that of vLLM, and eight tokens of an answer.
+// What an engine says: eight tokens of an answer.
 const (
-	page = `process_start_time_seconds 1.8e9
-vllm:num_requests_running{engine="0",model_name="bench"} 8
-vllm:num_requests_waiting{engine="0",model_name="bench"} 0
-vllm:kv_cache_usage_perc{engine="0",model_name="bench"} 0.3
-vllm:cache_config_info{block_size="16",num_gpu_blocks="27000",engine="0"} 1
-`
 	token = `data: {"object":"chat.completion.chunk","model":"bench","choices":[{"index":0,"delta":{"content":" tok"}}]}` + "\n\n"
 	last  = `data: {"object":"chat.completion.chunk","model":"bench","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
 
@@ -63,7 +46,7 @@ func beginEngines(_ context.Context, setting []byte) (any, func(string) any, err
 		return nil, nil, err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, page) })
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, served.EnginePage) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
@@ -86,7 +69,7 @@ func beginEngines(_ context.Context, setting []byte) (any, func(string) any, err
 	})
 	var at ready
 	for range n {
-		url, err := listen(mux)
+		url, err := served.Listen(mux)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -95,50 +78,15 @@ func beginEngines(_ context.Context, setting []byte) (any, func(string) any, err
 	return at, spent, nil
 }
 
-// listen serves at any port until the process ends.
-func listen(h http.Handler) (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	go func() { _ = http.Serve(l, h) }()
-	return "http://" + l.Addr().String(), nil
-}
-
 // beginProxy serves a bare reverse proxy that takes the engines in turn.
 func beginProxy(_ context.Context, setting []byte) (any, func(string) any, error) {
 	var urls []string
 	if err := json.Unmarshal(setting, &urls); err != nil {
 		return nil, nil, err
 	}
-	var targets []*url.URL
-	for _, text := range urls {
-		u, err := url.Parse(text)
-		if err != nil {
-			return nil, nil, err
-		}
-		targets = append(targets, u)
-	}
-	var turn atomic.Uint64
-	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(targets[turn.Add(1)%uint64(len(targets))]) },
-		Transport:     gateway.Transport(3 * time.Second),
-		FlushInterval: -1,
-	}
-	own, err := listen(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Else net/http closes the prompt when the answer begins, and a whole answer is
-		// broken off now and then.
-		_ = http.NewResponseController(w).EnableFullDuplex()
-		proxy.ServeHTTP(w, r)
-	}))
+	own, err := served.Proxy(urls)
 	return ready{[]string{own}}, spent, err
 }
-
-// dropped is where rows end.
-type dropped struct{}
-
-func (dropped) RecordDecision(feature.Decision) {}
-func (dropped) RecordOutcome(feature.Outcome)   {}
 
 // knowing forecasts what the engines do: a predictor that costs the router nothing
 // but to ask it.
@@ -156,37 +104,19 @@ func (knowing) Forecast(_ context.Context, _ string, vectors []feature.Vector, o
 	return route.Answer{Bundle: 1, Validated: time.Now()}, nil
 }
 
-// beginRouter runs a router as the command does, with the defaults, but for
-// forecasts and rows.
+// beginRouter runs a router whose forecasts are right.
 func beginRouter(ctx context.Context, setting []byte) (any, func(string) any, error) {
 	var urls []string
 	if err := json.Unmarshal(setting, &urls); err != nil {
 		return nil, nil, err
 	}
-	profile, err := physics.Named("qwen3-32b-h100-tp2-routing")
+	s, err := served.Router(ctx, urls, slog.LevelError, func(c *router.Config) {
+		c.Forecaster = knowing{}
+		c.Route.ForecastDeadline = time.Second  // none is given up: its cost is part of the request's
+		c.Route.Limits.ReturnHold = time.Second // what begins with a burst is soon well
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	serving := make(chan router.Serving, 1)
-	c := router.Config{
-		Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
-		Route: route.Defaults(), Gateway: gateway.Defaults(), Recorder: dropped{}, Forecaster: knowing{},
-		Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		Metrics: prometheus.NewRegistry(),
-		Ready:   func(s router.Serving) { serving <- s },
-	}
-	c.Route.ForecastDeadline = time.Second  // none is given up: its cost is part of the request's
-	c.Route.Limits.ReturnHold = time.Second // what begins with a burst is soon well
-	c.Route.Name, c.Route.DefaultProfile = "bench", profile
-	for _, url := range urls {
-		c.Pool.Endpoints = append(c.Pool.Endpoints, pool.Endpoint{URL: url, LLMs: []string{llm}})
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(ctx, c) }()
-	select {
-	case s := <-serving:
-		return ready{[]string{"http://" + s.Listen.String()}}, spent, nil
-	case err := <-ended:
-		return nil, nil, errors.Join(err, fmt.Errorf("it ended at once"))
-	}
+	return ready{[]string{"http://" + s.Listen.String()}}, spent, nil
 }
