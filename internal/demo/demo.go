@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -53,7 +52,7 @@ type run struct {
 	store    *featurestore.Store
 	env      []string
 	router   string // base URL of the front door
-	admin    string // of the second listener
+	admin    string // host:port of the second listener
 	began    time.Time
 	restored time.Time // when the predictor was started again
 	killed   time.Time // when the kill had returned
@@ -93,7 +92,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		}
 	}
 	if c.Stay && ctx.Err() == nil {
-		r.say("staying: router %s, console %s; Ctrl-C ends it", r.router, r.admin)
+		r.say("staying: router %s, console http://%s; Ctrl-C ends it", r.router, r.admin)
 		fmt.Fprintf(r.Out, "  export DATABASE_URL='%s'\n", strings.TrimPrefix(r.env[0], "DATABASE_URL="))
 		<-ctx.Done()
 	}
@@ -190,7 +189,7 @@ func (r *run) startAll() error {
 		return err
 	}
 	r.router = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
-	r.admin = fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	r.admin = child.Local(ports[1])
 	if err := r.writeConfig(urls, ports); err != nil {
 		return err
 	}
@@ -206,7 +205,7 @@ func (r *run) startAll() error {
 	if err := r.routerProcess.Until(r.ctx, 30*time.Second, r.ready); err != nil {
 		return err
 	}
-	r.say("router %s, console %s", r.router, r.admin)
+	r.say("router %s, console http://%s", r.router, r.admin)
 	r.began = time.Now()
 	args := append([]string{"load", "--url", r.router, "--model", model, "--out", r.records(), "--json",
 		"--speedup", strconv.FormatFloat(r.Speedup, 'g', -1, 64), "--duration", r.Duration.String(), "--seed", strconv.FormatUint(r.Seed, 10)}, r.Traffic...)
@@ -251,19 +250,8 @@ func (r *run) export() error {
 }
 
 func (r *run) ready(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s", res.Status)
-	}
-	return nil
+	_, err := child.Tell(ctx, r.admin, "/readyz")
+	return err
 }
 
 // stop ends what is running, in the order in which nothing is lost.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spillway-llm/spillway/featurestore"
@@ -89,19 +88,12 @@ type status struct {
 
 // followState tells of the changes not told yet and returns the present state.
 func (r *run) followState(seen map[string]bool) (string, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/status.json", nil)
+	page, err := child.Tell(r.ctx, r.admin, "/status.json")
 	if err != nil {
 		return "", err
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
 	var s status
-	if err := json.NewDecoder(res.Body).Decode(&s); err != nil {
+	if err := json.Unmarshal(page, &s); err != nil {
 		return "", err
 	}
 	for _, c := range s.Changes {

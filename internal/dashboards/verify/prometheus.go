@@ -98,23 +98,6 @@ func (a api) call(ctx context.Context, path string, query url.Values, data any) 
 	return nil
 }
 
-// ready reports whether it serves.
-func (a api) ready(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/-/ready", nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("prometheus: %s", res.Status)
-	}
-	return nil
-}
-
 // span is how many series an expression had a number in, at any moment between
 // two.
 func (a api) span(ctx context.Context, expr string, from, to time.Time) (int, error) {

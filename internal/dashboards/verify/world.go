@@ -87,7 +87,10 @@ func (w *world) raise() (err error) {
 	if err := w.router.Until(w.ctx, 30*time.Second, w.routerReady); err != nil {
 		return err
 	}
-	if err := w.watcher.Until(w.ctx, 30*time.Second, w.prometheusAPI().ready); err != nil {
+	if err := w.watcher.Until(w.ctx, 30*time.Second, func(ctx context.Context) error {
+		_, err := child.Tell(ctx, w.watch, "/-/ready")
+		return err
+	}); err != nil {
 		return err
 	}
 	if w.load, err = w.start("load", "load", "--url", "http://"+w.front, "--model", llm, "--workload", "interactive-chat",
