@@ -8,7 +8,7 @@ type Candidate struct {
 	Class       string   // accelerator, engine and flags; selects the prior's coefficients
 	Vector      Vector   // what its forecast was made from; all NaN when it was not asked about
 	Forecast    Forecast // as the predictor gave it; NoForecast when not asked about
-	Corrected   Forecast // after online correction and with the prior recomputed at the decision
+	Corrected   Forecast // tempered, after online correction and with the prior recomputed at the decision
 	Cost        float64  // what the policy minimised; NaN when the policy did not score it
 	Probability float64  // that this candidate would be chosen, over the decision's own draws
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -44,7 +45,7 @@ func (w *world) decided(c *call) *feature.Decision {
 			Corrected: out.Forecasts[i], Cost: out.Costs[i], Probability: out.Probabilities[i],
 		}
 		if from.Residual.Known() {
-			to.Forecast = correction.Plain(out.Forecasts[i], from.Correction)
+			to.Forecast = r.said(i)
 			d.Bundle = max(1, r.guard.Bundle())
 		}
 		if from.Residual.Known() || i == out.Index {
@@ -56,6 +57,14 @@ func (w *world) decided(c *call) *feature.Decision {
 		d.Chosen, d.ChosenClass, d.Propensity, d.ChosenVector = chosen.Endpoint, chosen.Class, chosen.Probability, chosen.Vector
 	}
 	return d
+}
+
+// said is what the last answers, as they were given, say of a candidate.
+func (r *router) said(i int) feature.Forecast {
+	if at := slices.Index(r.asked, i); at >= 0 && at < len(r.answers) && r.input.Candidates[i].Residual.Known() {
+		return r.answers[at]
+	}
+	return feature.NoForecast
 }
 
 // unasked is the vector of a candidate that nobody was asked about.

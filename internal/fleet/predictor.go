@@ -103,8 +103,12 @@ func (r *router) forecast(now time.Time, late bool) bool {
 	if len(r.vectors) == 0 || !r.ask(now) {
 		return false
 	}
+	r.tempered = append(r.tempered[:0], r.answers...)
+	if !r.config.Without.Temper {
+		correction.Temper(r.tempered)
+	}
 	for j, i := range r.asked {
-		if f := &r.answers[j]; f.Known() {
+		if f := &r.tempered[j]; f.Known() {
 			c := &in.Candidates[i]
 			c.Residual = f.Residual
 			c.Correction = correction.Correct(&r.targets[i].offset, &r.coverage, *f, correction.LoadOf(&c.Load))

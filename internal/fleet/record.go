@@ -19,7 +19,7 @@ func (w *world) note(c *call) {
 		DecidedAt: t.decided, Endpoint: candidate.Endpoint, Class: candidate.Class, Schema: feature.Schema,
 		Vector:   candidate.Vector(&r.input.Request),
 		Explored: r.choice.Explored && r.choice.Index == c.endpoint,
-		Forecast: t.plain, Corrected: t.forecast,
+		Forecast: r.said(c.endpoint), Corrected: t.forecast,
 	}
 	binary.BigEndian.PutUint64(c.row.Decision[8:], c.id)
 	c.row.PromptDigest = r.digest(c.request.Prompt.Chain)

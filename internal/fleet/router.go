@@ -175,8 +175,9 @@ type router struct {
 	matches   []int32 // by slot of the index
 	asked     []int   // candidates with a vector
 	vectors   []feature.Vector
-	answers   []feature.Forecast
-	digester  *prefix.Digester // of rows
+	answers   []feature.Forecast // as they were given
+	tempered  []feature.Forecast // the same as decisions use them
+	digester  *prefix.Digester   // of rows
 
 	mirrors []*ledger.Mirror // of the other routers, by number; its own is empty
 

@@ -11,6 +11,7 @@ import (
 type Without struct {
 	Speed  bool // no endpoint is known to be faster or slower than its profile
 	Offset bool // what remains of an endpoint's forecasts is not learned
+	Temper bool // differences between forecasts are believed as they are
 
 	// Recompute is for how long decisions see endpoints as they were when the
 	// first of them was made, as if they took the priors that went into one

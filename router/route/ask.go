@@ -88,6 +88,10 @@ func (r *Router) ask(ctx context.Context, llm string, vectors []feature.Vector, 
 // no forecast.
 func (s *scratch) join(a asking) {
 	s.row = s.row[:0]
+	if a.answered() {
+		s.tempered = append(s.tempered[:0], s.forecasts...)
+		correction.Temper(s.tempered)
+	}
 	j := 0
 	for i, e := range s.known {
 		for j < len(s.asked) && s.asked[j].id < e.id {
@@ -102,8 +106,8 @@ func (s *scratch) join(a asking) {
 			continue
 		}
 		c := &s.input.Candidates[i]
-		c.Residual = s.forecasts[j].Residual
-		c.Correction = correction.Correct(&e.offset, &s.llm.coverage, s.forecasts[j], correction.LoadOf(&c.Load))
+		c.Residual = s.tempered[j].Residual
+		c.Correction = correction.Correct(&e.offset, &s.llm.coverage, s.tempered[j], correction.LoadOf(&c.Load))
 	}
 }
 

@@ -41,7 +41,8 @@ type scratch struct {
 	// What was asked, side by side, ordered by endpoint.
 	asked     []*endpoint
 	vectors   []feature.Vector
-	forecasts []feature.Forecast
+	forecasts []feature.Forecast // as they were given
+	tempered  []feature.Forecast // the same as decisions use them
 
 	shortlist policy.Shortlist
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/evaluate/offpolicy"
 	"github.com/spillway-llm/spillway/internal/feature"
+	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
 )
 
@@ -128,6 +129,7 @@ func remade(in *policy.Input, d *feature.Decision, t *offpolicy.Target) {
 		vectors[i], forecasts[i] = in.Candidates[i].Vector(&in.Request), feature.NoForecast
 	}
 	t.Forecaster.Evaluate(vectors, forecasts)
+	correction.Temper(forecasts)
 	for i := range forecasts {
 		c := &in.Candidates[i]
 		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}

@@ -45,6 +45,7 @@ var ablations = []arm{
 	setting("one valve for queues and room", func(s *policy.Settings) { s.MaxTTFTPenalty = s.PredictedPenalty }),
 	setting("without exploration", func(s *policy.Settings) { s.Exploration = 0 }),
 	ablation("without offset", func(c *fleet.RouterConfig) { c.Without.Offset = true }),
+	ablation("without tempering", func(c *fleet.RouterConfig) { c.Without.Temper = true }),
 	ablation("without speed factor", func(c *fleet.RouterConfig) { c.Without.Speed = true }),
 	ablation("forests of TTFT alone", func(c *fleet.RouterConfig) {
 		if c.Forecaster != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spillway-llm/spillway/internal/evaluate/offpolicy"
 	"github.com/spillway-llm/spillway/internal/feature"
 	"github.com/spillway-llm/spillway/internal/physics"
+	"github.com/spillway-llm/spillway/router/correction"
 	"github.com/spillway-llm/spillway/router/policy"
 )
 
@@ -220,10 +221,15 @@ func dumb(t *testing.T, d *feature.Decision, o *feature.Outcome, options *offpol
 		target.Change(&in.Settings)
 	}
 	if target.Forecaster != nil {
+		var answers []feature.Forecast
 		for i := range in.Candidates {
 			out := []feature.Forecast{feature.NoForecast}
 			target.Forecaster.Evaluate([]feature.Vector{d.Candidates[i].Vector}, out)
-			in.Candidates[i].Residual, in.Candidates[i].Correction = out[0].Residual, feature.Residual{}
+			answers = append(answers, out[0])
+		}
+		correction.Temper(answers)
+		for i, f := range answers {
+			in.Candidates[i].Residual, in.Candidates[i].Correction = f.Residual, feature.Residual{}
 		}
 	}
 	var choice, costs policy.Choice
