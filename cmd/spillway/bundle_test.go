@@ -105,7 +105,7 @@ func TestCorruptBundle(t *testing.T) {
 	// live sends a request that the bundle's forecasts are to decide.
 	live := func(t *testing.T, version int64) {
 		t.Helper()
-		eventually(t, 20*time.Second, func(context.Context) error {
+		eventually(t, func(context.Context) error {
 			if a := router.served(t); a.header.Get("X-Spillway-Policy") != "predicted" {
 				return fmt.Errorf("decided by %s", a.header.Get("X-Spillway-Policy"))
 			}
@@ -119,7 +119,7 @@ func TestCorruptBundle(t *testing.T) {
 
 	data := smallBundle(t)
 	good := publish(data)
-	eventually(t, 20*time.Second, func(ctx context.Context) error {
+	eventually(t, func(ctx context.Context) error {
 		s, err := status(ctx)
 		if err == nil && (s.State != predictor.Serving || s.Bundle != good) {
 			err = fmt.Errorf("%+v", s)
@@ -154,7 +154,7 @@ func TestCorruptBundle(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bad := c.publish()
-			eventually(t, 20*time.Second, func(ctx context.Context) error {
+			eventually(t, func(ctx context.Context) error {
 				s, err := status(ctx)
 				if err == nil && s.Published != bad {
 					err = fmt.Errorf("not noticed: %+v", s)

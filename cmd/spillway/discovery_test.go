@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A router finds endpoints in Kubernetes and in DNS, follows them, and keeps them
@@ -58,7 +57,7 @@ contexts: [{name: x, context: {cluster: x, namespace: llm}}]}`, api.URL))
 	// its source in Kubernetes.
 	are := func(known bool, want ...string) {
 		t.Helper()
-		eventually(t, 20*time.Second, func(ctx context.Context) error {
+		eventually(t, func(ctx context.Context) error {
 			a, err := reach(ctx, http.MethodGet, router.admin+"/status.json", nil)
 			if err != nil {
 				return err

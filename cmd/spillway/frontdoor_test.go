@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spillway-llm/spillway/internal/loadgen"
 )
@@ -130,7 +129,7 @@ func TestFrontDoor(t *testing.T) {
 		if o := e.Outcomes[len(e.Outcomes)-1]; o.Status != "upstream_error" || o.TTFT != 0 || o.E2E != 0 { // null leaves 0
 			t.Errorf("a failure has an outcome with latencies: %+v", e.Outcomes)
 		}
-		eventually(t, 20*time.Second, func(context.Context) error {
+		eventually(t, func(context.Context) error {
 			stdout, _, code := run(t, "", "health", router.admin)
 			if code != 1 || !strings.Contains(stdout, "none of 2 endpoints is healthy") {
 				return fmt.Errorf("health ends with %d: %s", code, stdout)
@@ -141,7 +140,7 @@ func TestFrontDoor(t *testing.T) {
 	})
 
 	router.terminate()
-	if code := router.wait(20 * time.Second); code != 0 {
+	if code := router.wait(); code != 0 {
 		t.Errorf("ended with %d", code)
 	}
 }
@@ -173,7 +172,7 @@ func TestEndpointsFile(t *testing.T) {
 	replace(fmt.Sprintf("endpoints:\n  - {url: %q, llms: [%s]}\n  - {ulr: %q}\n", urls[1], llm, urls[0]))
 	router.logged(`unknown key \"ulr\"`)
 	want := strings.TrimPrefix(urls[1], "http://")
-	eventually(t, 20*time.Second, func(context.Context) error {
+	eventually(t, func(context.Context) error {
 		if got := router.served(t).header.Get("X-Spillway-Endpoint"); got != want {
 			return fmt.Errorf("%q serves, want %q", got, want)
 		}
@@ -183,7 +182,7 @@ func TestEndpointsFile(t *testing.T) {
 	// With all endpoints on their way out there is none to send to.
 	replace(fmt.Sprintf("- {url: %q, llms: [%s], draining: true}\n", urls[1], llm))
 	var a answer
-	eventually(t, 20*time.Second, func(ctx context.Context) (err error) {
+	eventually(t, func(ctx context.Context) (err error) {
 		a, err = reach(ctx, http.MethodPost, router.front+"/v1/chat/completions", []byte(chat("")))
 		if err == nil && a.status == http.StatusOK {
 			err = fmt.Errorf("%s still serves", a.header.Get("X-Spillway-Endpoint"))
@@ -202,7 +201,7 @@ func TestNoDatabase(t *testing.T) {
 		t.Errorf("the log does not name DATABASE_URL: %s", line)
 	}
 	router.terminate()
-	if code := router.wait(30 * time.Second); code != 0 {
+	if code := router.wait(); code != 0 {
 		t.Errorf("ended with %d", code)
 	}
 }

@@ -76,7 +76,7 @@ func TestInProcessPredictor(t *testing.T) {
 	_, publish := publisher(t, database)
 	publish(featurestore.Bundle{LLM: llm, Bytes: smallBundle(t), Accepted: true})
 	p.logged("bundle swapped in")
-	eventually(t, 20*time.Second, func(context.Context) error {
+	eventually(t, func(context.Context) error {
 		if a := router.served(t); a.header.Get("X-Spillway-Policy") != "predicted" {
 			return fmt.Errorf("forecasts do not decide: %v", a.header)
 		}
@@ -95,7 +95,7 @@ func TestInProcessPredictor(t *testing.T) {
 func shedsOnRequest(t *testing.T, database string, router *routerProcess) {
 	const impossible = `,"spillway":{"slo_ttft_ms":0.01`
 	var a answer
-	eventually(t, 20*time.Second, func(context.Context) error { // until its forecast is in time
+	eventually(t, func(context.Context) error { // until its forecast is in time
 		if a = post(t, router.front+"/v1/chat/completions", chat(impossible+`,"priority":-1}`)); a.status != http.StatusTooManyRequests {
 			return fmt.Errorf("answered %d: %v", a.status, a.header)
 		}

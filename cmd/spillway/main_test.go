@@ -2,15 +2,17 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,7 +33,14 @@ var bench struct {
 	number  atomic.Int64     // of databases made in it
 }
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+func TestMain(m *testing.M) {
+	// They wait for processes more than they compute. The command line can say
+	// otherwise: it is read later.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	os.Exit(runTests(m))
+}
 
 func runTests(m *testing.M) int {
 	complain := func(err error) int {
@@ -52,7 +61,7 @@ func runTests(m *testing.M) int {
 	}
 	defer func() {
 		if bench.cluster != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			if err := bench.cluster.Stop(ctx); err != nil {
 				complain(err)

@@ -26,7 +26,7 @@ func startFleet(t *testing.T, endpoints int, args ...string) []string {
 	fleet := start(t, "", append([]string{"fleet", "--json", "--port", "0", "--model", llm, "--log-level", "warn",
 		"--endpoints", fmt.Sprint(endpoints)}, args...)...)
 	var urls []string
-	eventually(t, 20*time.Second, func(context.Context) error {
+	eventually(t, func(context.Context) error {
 		line, _, whole := strings.Cut(fleet.stdout.String(), "\n")
 		if !whole {
 			return errors.New("the fleet has not said where it listens")
@@ -128,7 +128,7 @@ func reach(ctx context.Context, method, url string, body []byte) (answer, error)
 // post sends a body that is to be answered.
 func post(t *testing.T, url, body string) answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	a, err := reach(ctx, http.MethodPost, url, []byte(body))
 	if err != nil {
@@ -147,7 +147,7 @@ func chat(more string) string {
 func (r *routerProcess) served(t *testing.T) answer {
 	t.Helper()
 	var a answer
-	eventually(t, 20*time.Second, func(ctx context.Context) (err error) {
+	eventually(t, func(ctx context.Context) (err error) {
 		a, err = reach(ctx, http.MethodPost, r.front+"/v1/chat/completions", []byte(chat("")))
 		if err == nil && a.status != http.StatusOK {
 			err = fmt.Errorf("the router answers %d: %s", a.status, a.body)
@@ -167,7 +167,7 @@ func (a answer) decisionID() string {
 func explained(t *testing.T, database, id string) explain.Decision {
 	t.Helper()
 	var e explain.Decision
-	eventually(t, 20*time.Second, func(context.Context) error {
+	eventually(t, func(context.Context) error {
 		stdout, stderr, code := run(t, database, "explain", "--json", id)
 		if code != 0 {
 			return errors.New(stderr)

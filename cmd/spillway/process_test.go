@@ -96,7 +96,7 @@ func lastBytes(s string) string {
 func run(t *testing.T, database string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	p := launch(t, database, args...)
-	code = p.wait(30 * time.Second)
+	code = p.wait()
 	return p.stdout.String(), p.stderr.String(), code
 }
 
@@ -111,14 +111,14 @@ func must(t *testing.T, database string, args ...string) string {
 }
 
 // wait waits for the process to end and returns its exit code.
-func (p *process) wait(within time.Duration) int {
+func (p *process) wait() int {
 	p.t.Helper()
-	timer := time.NewTimer(within)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 	case <-timer.C:
-		p.t.Fatalf("spillway %s has not ended after %s", p.name, within)
+		p.t.Fatalf("spillway %s has not ended after %s", p.name, patience)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -145,7 +145,7 @@ func (p *process) terminate() {
 // that line.
 func (p *process) logged(text string) (line string) {
 	p.t.Helper()
-	eventually(p.t, 20*time.Second, func(context.Context) error {
+	eventually(p.t, func(context.Context) error {
 		for l := range strings.Lines(p.stderr.String()) {
 			if strings.Contains(l, text) && strings.HasSuffix(l, "\n") {
 				line = strings.TrimSpace(l)
@@ -172,11 +172,15 @@ func attribute(t *testing.T, line, key string) string {
 	return ""
 }
 
+// patience ends a test that hangs. It says nothing of how fast anything is: a
+// machine may have much else to do.
+const patience = 90 * time.Second
+
 // eventually asks until check returns nil: other processes tell nobody when
 // they are done. The test fails with the last error once the time is up.
-func eventually(t *testing.T, within time.Duration, check func(context.Context) error) {
+func eventually(t *testing.T, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
@@ -191,7 +195,7 @@ func eventually(t *testing.T, within time.Duration, check func(context.Context) 
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("not after %s: %v", within, last)
+			t.Fatalf("not after %s: %v", patience, last)
 		case <-tick.C:
 		}
 	}

@@ -123,7 +123,7 @@ trainer: {admin: ""}
 	router := &routerProcess{process, "http://" + attribute(t, serves, "listen"), "https://" + attribute(t, serves, "admin")}
 
 	// The router shows what the predictor asks for: forecasts decide.
-	eventually(t, 20*time.Second, func(context.Context) error {
+	eventually(t, func(context.Context) error {
 		if a := router.served(t); a.header.Get("X-Spillway-Policy") != "predicted" {
 			return fmt.Errorf("decided by %s", a.header.Get("X-Spillway-Policy"))
 		}
@@ -239,8 +239,8 @@ trainer: {admin: ""}
 	}
 	router.terminate()
 	forecasts.terminate()
-	router.wait(20 * time.Second)
-	forecasts.wait(20 * time.Second)
+	router.wait()
+	forecasts.wait()
 	pages["the refit"] = refit + said
 	pages["the router's log"] = router.stdout.String() + router.stderr.String()
 	pages["the predictor's log"] = forecasts.stdout.String() + forecasts.stderr.String()

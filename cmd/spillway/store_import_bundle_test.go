@@ -78,7 +78,7 @@ func TestStoreImportBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	eventually(t, 20*time.Second, func(ctx context.Context) error {
+	eventually(t, func(ctx context.Context) error {
 		s, err := client.Status(ctx)
 		if err == nil && (len(s.LLMs) != 1 || s.LLMs[0].State != predictor.Serving || s.LLMs[0].Bundle != 2) {
 			err = fmt.Errorf("%+v", s)

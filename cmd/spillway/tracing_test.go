@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -163,7 +162,7 @@ const (
 // ask sends a chat with more headers, "name: value" each.
 func ask(t *testing.T, front string, headers ...string) answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	body := strings.Replace(chat(`,"stream":true`), "how deep", planted+" how deep", 1)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, front+"/v1/chat/completions?secret="+planted, strings.NewReader(body))
@@ -204,7 +203,7 @@ func TestTracing(t *testing.T) {
 	engine := overhear(t, startFleet(t, 1)[0])
 	router := startRouter(t, database, "endpoints: "+listed([]string{engine.url}), "extproc_listen: 127.0.0.1:0", "extproc_tls: \"off\"",
 		fmt.Sprintf("forecast: {address: %q, deadline: 2s, probe_interval: 100ms, return_hold: 100ms}", address), "\n"+tracing)
-	eventually(t, 20*time.Second, func(context.Context) error {
+	eventually(t, func(context.Context) error {
 		if a := router.served(t); a.header.Get("X-Spillway-Policy") != "predicted" {
 			return fmt.Errorf("decided by %s", a.header.Get("X-Spillway-Policy"))
 		}
@@ -239,7 +238,7 @@ func TestTracing(t *testing.T) {
 	router.terminate()
 	forecasts.terminate()
 	for _, p := range []*process{router.process, forecasts} {
-		if code := p.wait(20 * time.Second); code != 0 {
+		if code := p.wait(); code != 0 {
 			t.Errorf("%s ended with %d", p.name, code)
 		}
 	}
@@ -331,7 +330,7 @@ func TestTracingReceiverAway(t *testing.T) {
 		"\ntracing: {endpoint: \"http://127.0.0.1:1\", protocol: http, sample_ratio: 1}\n")
 	router.served(t)
 	router.terminate()
-	if code := router.wait(20 * time.Second); code != 0 {
+	if code := router.wait(); code != 0 {
 		t.Errorf("ended with %d", code)
 	}
 	router.logged("spans were not sent to tracing.endpoint")
