@@ -97,11 +97,11 @@ func printTerms(w io.Writer, e *explain.Decision) {
 		}
 		if first {
 			fmt.Fprintln(w, "\ncosts in seconds: the request itself, then what it does to others")
-			fmt.Fprintln(t, "endpoint\tcost\tTTFT\timpatience\toutput\teviction\theadroom\tholds up\tqueues\tslows\t")
+			fmt.Fprintln(t, "endpoint\tcost\tTTFT\timpatience\toutput\teviction\theadroom\tcrowds\tholds up\tqueues\tslows\t")
 			first = false
 		}
 		x := c.Terms
-		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t\n", marked(e, c), c.Cost, x.TTFT, x.Impatience, x.Output, x.Eviction, x.Headroom, x.Prefill, x.Queue, x.Decode)
+		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t\n", marked(e, c), c.Cost, x.TTFT, x.Impatience, x.Output, x.Eviction, x.Headroom, x.Crowding, x.Prefill, x.Queue, x.Decode)
 	}
 	t.Flush()
 }

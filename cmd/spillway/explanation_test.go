@@ -77,7 +77,7 @@ func TestExplainPrintsTheValveAndTheTerms(t *testing.T) {
 		"predicted decided (mode live, forecasts live, bundle 7, experiment split share=0.05 arms=fallback|predicted, arm predicted)",
 		"chose a with probability 1: warm, 0.31 s; coldest 0.22 s; gap 0.09 s < 5 s",
 		"valve shut: warm 0.31 s, coldest 0.22 s, gap 0.09 s; it opens above 5 s, margin 4.91 s",
-		"endpoint   cost  TTFT  impatience  output  eviction  headroom  holds up  queues  slows",
+		"endpoint   cost  TTFT  impatience  output  eviction  headroom  crowds  holds up  queues  slows",
 		"replay: the same choice and probabilities",
 		"outcome: ok on a (attempt 1): TTFT 0.300 s, TPOT 20.0 ms, E2E 2.300 s, 100 tokens out, 896 cached",
 	} {

@@ -50,6 +50,7 @@ var terms = []term{
 	{"output", func(t *policy.Terms) feature.Seconds { return t.Output }},
 	{"eviction", func(t *policy.Terms) feature.Seconds { return t.Eviction }},
 	{"headroom", func(t *policy.Terms) feature.Seconds { return t.Headroom }},
+	{"crowds", func(t *policy.Terms) feature.Seconds { return t.Crowding }},
 	{"holds up decoding", func(t *policy.Terms) feature.Seconds { return t.Prefill }},
 	{"holds up queue", func(t *policy.Terms) feature.Seconds { return t.Queue }},
 	{"slows decoding", func(t *policy.Terms) feature.Seconds { return t.Decode }},

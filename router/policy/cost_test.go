@@ -38,11 +38,19 @@ func exact(in *policy.Input, c *policy.Candidate, t, q, h, scale float64, list [
 	pe := min(1, max(0, (c.HotTokens+u+streamed-0.9*capacity)/u))
 	busy := k.B*c.Load.Ledger.PrefillRate + k.C*c.Load.Ledger.PrefillContextRate
 	rho := min(0.85, 1.2*busy)
+	shared, held := 0.0, 0.0
+	for i := range in.Candidates {
+		l := &in.Candidates[i].Load.Ledger
+		shared += l.SharedContext
+		held += l.ContextTokens + l.WaitingContext - l.SharedContext
+	}
+	crowded := 3 * shared / max(1, held) * min(1, u/p) * min(1, (c.HotTokens+streamed)/capacity)
 	return policy.Terms{
 		TTFT:     feature.Seconds(t),
 		Output:   feature.Seconds(q * o),
 		Eviction: feature.Seconds(3 * pe * work * (1 + lamE*alive)),
 		Headroom: feature.Seconds(30 * 1.3 * scale * k.B * max(0, c.Load.Scraped.KVUsed*capacity+pending+u+o/2-0.9*capacity)),
+		Crowding: feature.Seconds(crowded * (t + q*o)),
 		Prefill:  feature.Seconds(lamP * (work + scale*k.A*u/8192) * alive),
 		Queue:    feature.Seconds(min(0.7, busy) / (1 - min(0.7, busy)) * (t - work/2)),
 		Decode:   feature.Seconds(lamD * scale * (k.D + k.E*(p+o/2)) / (1 - rho) * overlap),
@@ -99,6 +107,11 @@ func TestCostEqualsItsExactForm(t *testing.T) {
 		c.HotTokens = rapid.Float64Range(0, 400_000).Draw(t, "hot")
 		c.Load.Scraped.KVUsed = rapid.Float64Range(0, 1).Draw(t, "kv")
 		c.Load.Ledger.PrefillRate = rapid.Float64Range(0, 30_000).Draw(t, "rate")
+		for i := range in.Candidates {
+			l := &in.Candidates[i].Load.Ledger
+			l.ContextTokens = rapid.Float64Range(1, 400_000).Draw(t, "context")
+			l.SharedContext = l.ContextTokens * rapid.Float64Range(0, 0.9).Draw(t, "shared")
+		}
 		// Requests with so much to go that a whole bucket is on one side of
 		// every limit: what the histogram forgets makes no difference.
 		var list []flight
@@ -130,6 +143,7 @@ func TestCostEqualsItsExactForm(t *testing.T) {
 			{"output", got.Output, want.Output},
 			{"eviction", got.Eviction, want.Eviction},
 			{"headroom", got.Headroom, want.Headroom},
+			{"crowding", got.Crowding, want.Crowding},
 			{"prefill", got.Prefill, want.Prefill},
 			{"queue", got.Queue, want.Queue},
 			{"decode", got.Decode, want.Decode},
@@ -261,6 +275,34 @@ func TestUnknownKVCacheIsImputedForAll(t *testing.T) {
 	}
 }
 
+// Where requests in flight stand on the same prefixes, a new one is placed where
+// less of the cache is in use, although it takes a little longer there; one
+// that is known everywhere is not, and neither is one where nobody shares.
+func TestFollowersAreGivenRoom(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		shared, cached float64
+		want           int
+	}{
+		{"all share", 150_000, 0, 1},
+		{"nobody shares", 0, 0, 0},
+		{"known in both places", 150_000, 1000, 0},
+	} {
+		in := times(0.1, 0.1)
+		for i := range in.Candidates {
+			x := &in.Candidates[i]
+			x.HotTokens, x.CachedTokens = 200_000*float64(1-i), c.cached
+			x.Load.Ledger.ContextTokens, x.Load.Ledger.SharedContext = 300_000, c.shared
+		}
+		expect(in, 0, 0.1, 0.0200)
+		expect(in, 1, 0.1, 0.021)
+		out := decide(t, in)
+		if a, b := out.Terms(in, 0), out.Terms(in, 1); out.Index != c.want || c.shared == 0 && a.Crowding+b.Crowding != 0 {
+			t.Errorf("%s: chose %d, want %d: %+v and %+v", c.name, out.Index, c.want, a, b)
+		}
+	}
+}
+
 func TestTermsAreOfPredictedAlone(t *testing.T) {
 	in := input(policy.CombinedLoad, idles(2)...)
 	if x := decide(t, in).Terms(in, 0); !feature.IsUnknown(x.TTFT) || !feature.IsUnknown(x.Cost()) {
@@ -278,9 +320,10 @@ func TestWeightsOfZero(t *testing.T) {
 	c := &in.Candidates[0]
 	c.HotTokens, c.Load.Scraped.KVUsed, c.Load.Ledger.PrefillRate = 400_000, 1, 5000
 	loaded(c, []flight{{1000, 1000, 5000, 10}})
+	c.Load.Ledger.ContextTokens, c.Load.Ledger.SharedContext = 4000, 1000
 	expectAll(in, 1, 0.02)
 	full := decide(t, in).Terms(in, 0)
-	for name, x := range map[string]feature.Seconds{"eviction": full.Eviction, "headroom": full.Headroom, "prefill": full.Prefill, "queue": full.Queue, "decode": full.Decode} {
+	for name, x := range map[string]feature.Seconds{"eviction": full.Eviction, "headroom": full.Headroom, "crowding": full.Crowding, "prefill": full.Prefill, "queue": full.Queue, "decode": full.Decode} {
 		if !(x > 0) {
 			t.Errorf("%s is %v s", name, x)
 		}

@@ -10,8 +10,9 @@ import (
 // version 3 the wait for room is that of all who wait before; since version 4 the
 // wait for the first token counts for more than the rest of an answer's time, and
 // waiting for room opens the valve later; since version 5 who is held up counts
-// everywhere, also behind the request.
-const Version = 5
+// everywhere, also behind the request; since version 6 those who will follow a
+// prefix to where it is placed count, by how full of prefixes it is there.
+const Version = 6
 
 // Input is everything Decide reads.
 type Input struct {
@@ -125,7 +126,7 @@ type Settings struct {
 	DefaultThroughput float64         `yaml:"default_peak_prefill_throughput" json:"default_peak_prefill_throughput"` // tokens/s of prefill where a profile gives none, above 0
 
 	// Of the cost of predicted; see Terms. 0 leaves a term out.
-	EvictionWeight      float64 `yaml:"eviction_weight" json:"eviction_weight"`           // in the cost of predicted, of prefill that eviction makes necessary again
+	EvictionWeight      float64 `yaml:"eviction_weight" json:"eviction_weight"`           // in the cost of predicted, of prefill that eviction makes necessary again, and of the time that followers of a prefix lose where caches become full
 	HeadroomWeight      float64 `yaml:"headroom_weight" json:"headroom_weight"`           // of the time to compute again what goes beyond 90 % of the KV cache
 	PrefillExternality  float64 `yaml:"prefill_externality" json:"prefill_externality"`   // of a second that others are held up which decode there
 	QueueExternality    float64 `yaml:"queue_externality" json:"queue_externality"`       // of a second that others wait which come later

@@ -220,8 +220,8 @@ func (s *story) decide(name string, options []string, terms bool) (string, error
 		fmt.Fprintf(&b, "  %-8s %.4f  cost %.6g", in.Candidates[i].Endpoint, out.Probabilities[i], out.Costs[i])
 		if terms {
 			x := out.Terms(in, i)
-			fmt.Fprintf(&b, " = TTFT %.4g + output %.4g + eviction %.4g + headroom %.4g + prefill %.4g + queue %.4g + decode %.4g",
-				x.TTFT, x.Output, x.Eviction, x.Headroom, x.Prefill, x.Queue, x.Decode)
+			fmt.Fprintf(&b, " = TTFT %.4g + output %.4g + eviction %.4g + headroom %.4g + crowding %.4g + prefill %.4g + queue %.4g + decode %.4g",
+				x.TTFT, x.Output, x.Eviction, x.Headroom, x.Crowding, x.Prefill, x.Queue, x.Decode)
 		}
 		b.WriteString("\n")
 	}
