@@ -52,16 +52,17 @@ func (r *Router) Begin(ctx context.Context, q *Query) (*Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.fell = r.fallback(s, a)
 	if t == nil {
-		r.label(span, s, a)
+		r.label(span, s)
 		return nil, r.turnAway(s, q, feature.ID(id), a)
 	}
 	t.id = feature.ID(id)
 	defer t.endUnless(&t.recorded) // what was charged is settled, also in a panic
 	t.record(s, q, a)
 	t.label(span)
-	r.label(span, s, a)
-	r.metrics.decided(s, r.fallback(s, a))
+	r.label(span, s)
+	r.metrics.decided(s)
 	return t, nil
 }
 

@@ -128,7 +128,7 @@ func (m *metrics) forget(llm string) {
 }
 
 // decided counts one decision, and why it fell back if it did.
-func (m *metrics) decided(s *scratch, fell fallback) {
+func (m *metrics) decided(s *scratch) {
 	m.decisions.WithLabelValues(s.choice.Policy).Inc()
 	if s.choice.Shed {
 		m.shed.Inc()
@@ -138,7 +138,7 @@ func (m *metrics) decided(s *scratch, fell fallback) {
 	if !s.choice.Shed && s.choice.Reason.Code == policy.Spilled {
 		m.spills.WithLabelValues(s.choice.Policy).Inc()
 	}
-	if fell.label != "" {
-		m.fallbacks.WithLabelValues(string(s.state), fell.label).Inc()
+	if s.fell.label != "" {
+		m.fallbacks.WithLabelValues(string(s.state), s.fell.label).Inc()
 	}
 }

@@ -44,10 +44,10 @@ func (r *Router) fallback(s *scratch, a asking) fallback {
 }
 
 // reason is the one readable line about a decision.
-func (r *Router) reason(s *scratch, a asking) string {
+func (s *scratch) reason() string {
 	reason := s.choice.Reason.String()
-	if why := r.fallback(s, a); why.label != "" {
-		reason = why.text + "; " + reason
+	if s.fell.label != "" {
+		reason = s.fell.text + "; " + reason
 	}
 	if s.without != "" {
 		reason = s.without + "; " + reason
@@ -64,7 +64,7 @@ func (r *Router) reason(s *scratch, a asking) string {
 // record hands the decision to the recorder. It runs outside the lock.
 func (t *Ticket) record(s *scratch, q *Query, a asking) {
 	r := t.router
-	t.reason = r.reason(s, a)
+	t.reason = s.reason()
 	d := r.decision(s, q, a)
 	d.ID, d.DecidedAt, d.Reason = t.id, t.decidedAt, t.reason
 	t.others = s.options()

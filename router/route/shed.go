@@ -32,14 +32,14 @@ func (r *Router) turnAway(s *scratch, q *Query, id feature.ID, a asking) error {
 	now := s.decidedAt
 	unknown := feature.Seconds(feature.Unknown)
 	d := r.decision(s, q, a)
-	d.ID, d.DecidedAt, d.Reason = id, now, r.reason(s, a)
+	d.ID, d.DecidedAt, d.Reason = id, now, s.reason()
 	r.recorder.RecordDecision(d)
 	r.recorder.RecordOutcome(feature.Outcome{
 		Decision: id, DecidedAt: now, Attempt: 1, Status: feature.Shed, HTTPStatus: http.StatusTooManyRequests,
 		TTFT: unknown, TPOT: unknown, E2E: unknown, OutputTokens: feature.Unknown, CachedTokens: feature.Unknown,
 		CensoredAt: unknown, FinishedAt: now,
 	})
-	r.metrics.decided(s, fallback{})
+	r.metrics.decided(s)
 	return &Shed{
 		Decision:   header(id, d.Reason),
 		RetryAfter: min(mostRetry, max(leastRetry, s.choice.RetryAfter.Duration())),

@@ -3,7 +3,7 @@ package route
 import "github.com/spillway-llm/spillway/internal/tracing"
 
 // label says to the span of a decision how it was made; nil is told nothing.
-func (r *Router) label(span *tracing.Span, s *scratch, a asking) {
+func (r *Router) label(span *tracing.Span, s *scratch) {
 	if span == nil {
 		return
 	}
@@ -11,8 +11,8 @@ func (r *Router) label(span *tracing.Span, s *scratch, a asking) {
 	span.Text(tracing.KeyPolicy, s.choice.Policy)
 	span.Text(tracing.KeyState, string(s.state))
 	span.Count(tracing.KeyCandidates, len(s.input.Candidates))
-	if why := r.fallback(s, a); why.label != "" {
-		span.Text(tracing.KeyFallback, why.label)
+	if s.fell.label != "" {
+		span.Text(tracing.KeyFallback, s.fell.label)
 	}
 	if s.choice.Shed {
 		span.Fail("shed")

@@ -24,7 +24,8 @@ type scratch struct {
 	lost        bool // the forecasts lost the order of their priors
 	decidedAt   time.Time
 	part        part
-	without     string // peers that nothing is heard of
+	fell        fallback // why forecasts did not decide
+	without     string   // peers that nothing is heard of
 
 	// The candidates, side by side, and what Decide makes of them. Also the
 	// next decision finds here those of which it sees nothing new.
