@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spillway-llm/spillway/internal/collector"
 	"github.com/spillway-llm/spillway/internal/evaluate/experiment"
 	"github.com/spillway-llm/spillway/internal/evaluate/report"
 	"github.com/spillway-llm/spillway/internal/export"
@@ -88,7 +89,7 @@ func (j *judgingExperiment) judge(cmd *cobra.Command) (experiment.Report, error)
 	if err != nil {
 		return experiment.Report{}, err
 	}
-	defer collectOften()()
+	defer collector.Often()()
 	err = j.rows.each(cmd, func(r *export.Row) error { return a.Add(&r.Decision, &r.Outcome) })
 	if err != nil {
 		return experiment.Report{}, err

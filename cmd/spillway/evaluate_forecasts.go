@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/spillway-llm/spillway/internal/collector"
 	"github.com/spillway-llm/spillway/internal/evaluate"
 	"github.com/spillway-llm/spillway/internal/evaluate/report"
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -110,7 +111,7 @@ func (j *judging) check() error {
 // logged judges the forecasts as they were logged.
 func (j *judging) logged(cmd *cobra.Command) ([]evaluate.Report, error) {
 	f := evaluate.NewForecasts(evaluate.Options{Series: evaluate.Logged(), Split: evaluate.AsLogged, Load: j.load})
-	defer collectOften()()
+	defer collector.Often()()
 	err := j.rows.each(cmd, func(row *feature.Row) error {
 		c, why := evaluate.CaseOf(row, j.column)
 		if why != "" {

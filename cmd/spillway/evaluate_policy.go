@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spillway-llm/spillway/internal/bundle"
+	"github.com/spillway-llm/spillway/internal/collector"
 	"github.com/spillway-llm/spillway/internal/evaluate/offpolicy"
 	"github.com/spillway-llm/spillway/internal/evaluate/report"
 	"github.com/spillway-llm/spillway/internal/export"
@@ -137,7 +138,7 @@ func (j *judgingPolicy) judge(cmd *cobra.Command) (offpolicy.Report, error) {
 	if err != nil {
 		return offpolicy.Report{}, err
 	}
-	defer collectOften()()
+	defer collector.Often()()
 	err = j.rows.each(cmd, func(r *export.Row) error {
 		if j.madeFor != "" && r.Decision.LLM != j.madeFor {
 			return fmt.Errorf("--bundle %d is of %s, and the decisions are of %s", j.bundle, j.madeFor, r.Decision.LLM)

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spillway-llm/spillway/internal/bench"
 	"github.com/spillway-llm/spillway/internal/bench/process"
+	"github.com/spillway-llm/spillway/internal/collector"
 	"github.com/spillway-llm/spillway/internal/evaluate/offpolicy"
 	"github.com/spillway-llm/spillway/internal/export"
 	"github.com/spillway-llm/spillway/router/policy"
@@ -49,15 +49,9 @@ func costOf(ctx context.Context, s setting) (cost, error) {
 	return c, nil
 }
 
-// collectAt is how many percent of what is alive the heap grows by until it is
-// collected, as in the verb; see collectOften in cmd/spillway.
-const collectAt = 10
-
 // judge is the role of such a process: as "spillway evaluate policy --rows".
 func judge(_ context.Context, text []byte) (any, func(string) any, error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
+	collector.Often() // to the end of the process
 	var s setting
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, nil, err
