@@ -98,6 +98,16 @@ func (c *connections) end(ctx context.Context) {
 	}
 }
 
+// cut ends the requests whose bodies are still on their way: their handlers, which
+// wait for more, are told that none comes. The others are not read from any more.
+func (c *connections) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.open {
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
 // closeUnused ends what was not used for the grace, and returns how many are open.
 func (c *connections) closeUnused() int {
 	c.mu.Lock()

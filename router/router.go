@@ -374,6 +374,7 @@ func (s *servers) drain(timeout time.Duration) {
 	if !s.shutDown(timeout) {
 		s.log.Warn("requests in flight are cut off", "drain_timeout", timeout)
 		s.stop(front.ErrStopping)
+		s.clients.cut()
 		if s.picker != nil {
 			s.picker.Close()
 		}

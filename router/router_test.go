@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -295,6 +296,40 @@ func TestDrainTakesNoLongerThanItMay(t *testing.T) {
 	}
 	if o := <-r.rows.outcomes; o.Status != feature.Lost || !(o.TTFT > 0) {
 		t.Errorf("outcome %+v", o)
+	}
+}
+
+// A client that is still sending its body when the time is up is told so; the
+// router does not wait for it.
+func TestDrainDoesNotWaitForBodies(t *testing.T) {
+	c := config(newEngine(t).URL)
+	c.DrainTimeout = 20 * time.Millisecond
+	r := start(t, c)
+	conn, err := net.Dial("tcp", r.at.Listen.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+	reader := bufio.NewReader(conn)
+	if line, err := reader.ReadString('\n'); !strings.Contains(line, "100 Continue") { // it waits for the body
+		t.Fatalf("%q, %v", line, err)
+	}
+	if _, err := reader.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r.stop()
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("X-Spillway-Reason") != "stopping" {
+		t.Errorf("%s, reason %q", response.Status, response.Header.Get("X-Spillway-Reason"))
+	}
+	if err := <-r.ended; err != nil || time.Since(began) > 4*time.Second {
+		t.Errorf("Run returned %v after %v", err, time.Since(began))
 	}
 }
 
