@@ -14,9 +14,10 @@ type Shed struct {
 	RetryAfter time.Duration // 1 s to 1 min
 }
 
-// Error says when to come back.
+// Error says why, and when to come back. The fleet may be idle: an objective may
+// be more than it can do.
 func (s *Shed) Error() string {
-	return fmt.Sprintf("the fleet is saturated; retry after %s", s.RetryAfter.Round(time.Second))
+	return fmt.Sprintf("no endpoint is forecast to meet the objective of this request, which may be turned away; retry after %s", s.RetryAfter.Round(time.Second))
 }
 
 // A client that was turned away is asked to come back when the queue will be
