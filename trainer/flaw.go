@@ -22,7 +22,7 @@ const (
 	FlawRange   Flaw = "range"   // a number of the vector is outside its range
 	FlawSums    Flaw = "sums"    // numbers of the vector contradict each other
 	FlawTimes   Flaw = "times"   // latencies and time stamps contradict each other
-	FlawFast    Flaw = "fast"    // no engine is that much faster than its prior
+	FlawFast    Flaw = "fast"    // no engine is that much faster than its prior without the wait for room
 	FlawEmpty   Flaw = "empty"   // an answer without a token has no first token
 )
 
@@ -77,8 +77,10 @@ func flawOf(row *feature.Row) Flaw {
 	if timesContradict(row) {
 		return FlawTimes
 	}
+	// The wait for room that the prior sees in full caches is not the engine's: whose
+	// prefix others are using there needs little of it, and may not wait at all.
 	prior := v.Prior()
-	if o.TTFT < prior.TTFT/fastest || o.TPOT < prior.TPOT/fastest {
+	if o.TTFT < (prior.TTFT-prior.Admission)/fastest || o.TPOT < prior.TPOT/fastest {
 		return FlawFast
 	}
 	if o.OutputTokens == 0 && o.TTFT == o.TTFT {

@@ -133,6 +133,33 @@ func TestAWindowOfRowsThatAreNoneIsNotLearnedFrom(t *testing.T) {
 	}
 }
 
+// TestNobodyHasToWaitForRoom: the prior saw a full cache, and the request found its
+// prefix in use there. Such a row is a measurement, unless it was faster than the
+// engine is without waiting.
+func TestNobodyHasToWaitForRoom(t *testing.T) {
+	for _, c := range []struct {
+		ttft   feature.Seconds // 0: as measured
+		flawed int
+	}{{0, 0}, {0.0005, 120}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &store{Store: &featurestoretest.Memory{}}
+			w := newWorld(t, 34).add(480, time.Now(), time.Second)
+			for i := 0; i < len(w.decisions); i += 4 {
+				v := &w.decisions[i].ChosenVector
+				v[feature.ColumnPriorTTFT] += 60
+				v[feature.ColumnPriorAdmission] += 60
+				if c.ttft > 0 {
+					w.outcomes[i].TTFT = c.ttft
+				}
+			}
+			w.write(t, s)
+			if r := once(t, small(t), s); r.Verdict == nil || r.Verdict.Flawed[trainer.FlawFast] != c.flawed {
+				t.Errorf("TTFT of %v: want %d flawed, got %+v", c.ttft, c.flawed, r.Verdict)
+			}
+		})
+	}
+}
+
 // TestPriorsOfOtherRowsAreNotLearnedFrom: every row has the TTFT prior of
 // another one.
 func TestPriorsOfOtherRowsAreNotLearnedFrom(t *testing.T) {
