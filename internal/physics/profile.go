@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/spillway-llm/spillway/internal/feature"
@@ -149,10 +151,8 @@ func Profiles() []Profile { return append([]Profile(nil), builtin...) }
 func Named(name string) (Profile, error) {
 	base, factor := name, 1.0
 	if i := strings.LastIndex(name, "-x"); i >= 0 {
-		if _, err := fmt.Sscanf(name[i+2:], "%g", &factor); err == nil && factor > 0 {
-			base = name[:i]
-		} else {
-			factor = 1
+		if f, err := strconv.ParseFloat(name[i+2:], 64); err == nil && f > 0 && !math.IsInf(f, 1) {
+			base, factor = name[:i], f
 		}
 	}
 	var names []string
