@@ -109,6 +109,9 @@ func runRouter(ctx context.Context, c *Config, log *slog.Logger) error {
 	if err := c.Router.salt(&config); err != nil {
 		return err
 	}
+	if err := c.Router.checkSnapshot(); err != nil {
+		return err
+	}
 	if config.Pool.Sources, err = c.Router.Discovery.sources(log); err != nil {
 		return err
 	}

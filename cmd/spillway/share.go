@@ -34,6 +34,17 @@ func (c *RouterConfig) share() (share.Config, error) {
 	return config, errors.New("router.share_salt_file: is empty; router.snapshot_file needs it: a file with a secret that hashes of prompts begin with")
 }
 
+// checkSnapshot reports a snapshot_file that could not be written.
+func (c *RouterConfig) checkSnapshot() error {
+	if c.Share.Snapshot == "" {
+		return nil
+	}
+	if err := share.CheckSnapshot(c.Share.Snapshot); err != nil {
+		return fmt.Errorf("router.snapshot_file: %w", err)
+	}
+	return nil
+}
+
 // salt reads the salt into a router's configuration. A router that shares nothing may
 // have one too: digests of prompts in its rows are then comparable over a restart.
 func (c *RouterConfig) salt(config *router.Config) error {

@@ -2,6 +2,7 @@ package share
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -60,6 +61,25 @@ func (n *Node) Save() error {
 	return nil
 }
 
+// CheckSnapshot reports whether Save could write to path, without writing there:
+// who hears of it only when the router ends has lost what was to be kept.
+func CheckSnapshot(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	file, err := createBeside(path)
+	if err != nil {
+		return fmt.Errorf("%s can't be written: %w", path, cmp.Or(errors.Unwrap(err), err))
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// createBeside makes a file that is to take the place of path, readable by this
+// user alone.
+func createBeside(path string) (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+}
+
 // packSnapshot is the text of a file.
 func packSnapshot(s *sharev1.Snapshot) ([]byte, error) {
 	body, err := proto.Marshal(s)
@@ -80,7 +100,7 @@ func writeSnapshot(path string, s *sharev1.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // readable by this user alone
+	file, err := createBeside(path)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package share_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -139,6 +140,35 @@ func TestSnapshotOfAnotherLife(t *testing.T) {
 			t.Errorf("%v blocks were restored", got)
 		}
 	})
+}
+
+func TestPlaceOfASnapshotIsChecked(t *testing.T) {
+	folder := t.TempDir()
+	there := filepath.Join(folder, "there")
+	if err := os.WriteFile(there, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		there:                                "",
+		filepath.Join(folder, "new"):         "",
+		folder:                               folder + " is no regular file",
+		filepath.Join(folder, "nowhere/x"):   folder + "/nowhere/x can't be written: no such file or directory",
+		filepath.Join(there, "file/no/room"): there + "/file/no/room can't be written: not a directory",
+	} {
+		got := ""
+		if err := share.CheckSnapshot(path); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	if left, err := os.ReadDir(folder); len(left) != 1 || err != nil {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	if text, err := os.ReadFile(there); string(text) != "kept" || err != nil {
+		t.Errorf("%q was written, %v", text, err)
+	}
 }
 
 func TestSaveSaysWhatIsWrong(t *testing.T) {
