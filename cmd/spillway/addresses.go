@@ -38,7 +38,47 @@ func (c *Config) checkAddresses() error {
 		}
 		return fmt.Errorf("%s: %q is no address; want %s", x.key, x.address, want)
 	}
+	if err := c.Router.checkDoors(); err != nil {
+		return err
+	}
 	return c.Router.checkHandover()
+}
+
+// checkDoors reports two listeners of the router that can't both have their
+// address. Port 0 is any.
+func (c *RouterConfig) checkDoors() error {
+	type door struct{ key, address string }
+	doors := []door{{"router.listen", c.Listen}, {"router.extproc_listen", c.ExtProc.Listen}, {"router.share_listen", c.Share.Listen}, {"router.admin", c.Admin}}
+	for i, later := range doors {
+		for _, earlier := range doors[:i] {
+			if sameDoor(earlier.address, later.address) {
+				return fmt.Errorf("%s: %q is taken by %s, %q; give each a port of its own", later.key, later.address, earlier.key, earlier.address)
+			}
+		}
+	}
+	return nil
+}
+
+// sameDoor reports whether two addresses, of which one may be empty, have a port in
+// common.
+func sameDoor(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil {
+		return false
+	}
+	numberA, errA := net.LookupPort("tcp", portA)
+	numberB, errB := net.LookupPort("tcp", portB)
+	if errA != nil || errB != nil || numberA != numberB || numberA == 0 {
+		return false
+	}
+	return hostA == hostB || everywhere(hostA) || everywhere(hostB)
+}
+
+// everywhere reports whether a host stands for all addresses of the machine.
+func everywhere(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // longestSocket is the longest path of a Unix socket that every system takes.

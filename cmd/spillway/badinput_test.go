@@ -130,6 +130,12 @@ func TestWrongConfiguration(t *testing.T) {
 		{"a Service twice", "router: {discovery: {kubernetes: [{service: a}, {service: a, class: x}]}}\n", []string{"router.discovery.kubernetes[1]", "twice"}},
 		{"a name without a port", "router: {discovery: {dns: [{name: vllm.test}]}}\n", []string{"router.discovery.dns[0].port"}},
 		{"a trait no endpoint has", "router: {discovery: {dns: [{name: vllm.test, port: 1, metrics_path: m}]}}\n", []string{"router.discovery.dns[0].metrics_path", `"m"`}},
+		{"an endpoint's profile that is none", "router: {endpoints: [{url: http://a:1}, {url: http://b:1, profile: abacus}]}\n", []string{"router.endpoints[1].profile", `"abacus"`, defaultProfile}},
+		{"a profile that is half a number slower", "router: {endpoints: [{url: http://a:1, profile: " + defaultProfile + "-x2fast}]}\n", []string{"router.endpoints[0].profile", "-x2fast"}},
+		{"profiles of what is found that are none", "router: {discovery: {dns: [{name: vllm.test, port: 1, profile: abacus}]}}\n", []string{"router.discovery.dns[0].profile", `"abacus"`}},
+		{"two doors in one place", "router: {listen: \"127.0.0.1:8081\"}\n", []string{"router.admin", `"127.0.0.1:8081"`, "router.listen"}},
+		{"a door that is everywhere", "router: {extproc_listen: \":8080\"}\n", []string{"router.extproc_listen", `":8080"`, "router.listen"}},
+		{"a second document", "router: {mode: live}\n---\nrouter: {mode: shadow}\n", []string{"line 3: a second document"}},
 		{"endpoint listed twice", "router: {endpoints: [{url: http://a:1}, {url: http://a:1}]}\n", []string{"router.endpoints[1]", "a:1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,6 +199,7 @@ func TestWrongUse(t *testing.T) {
 		{name: "no cluster", database: database, args: []string{"router"}, config: quiet + "router: {listen: 127.0.0.1:0, discovery: {kubernetes: [{service: a}]}}\n", says: []string{"router.discovery.kubeconfig", "no Pod"}},
 		{name: "no kubeconfig", database: database, args: []string{"router"}, config: quiet + "router: {listen: 127.0.0.1:0, discovery: {kubeconfig: " + absent + ", kubernetes: [{service: a}]}}\n", says: []string{"router.discovery.kubeconfig", absent}},
 		{name: "no spool", database: database, args: []string{"router"}, config: quiet + "store: {spool_dir: /dev/null/spool}\nrouter:\n  listen: 127.0.0.1:0\n" + someEndpoint, says: []string{"store.spool_dir", "/dev/null"}},
+		{name: "no folder for a snapshot", database: database, args: []string{"router"}, config: quiet + "router:\n  listen: 127.0.0.1:0\n  snapshot_file: " + absent + "/x\n  share_salt_file: " + write(t, "salt", "0123456789abcdef") + "\n" + someEndpoint, says: []string{"router.snapshot_file", absent, "can't be written"}},
 		{name: "predictor's listen in use", database: database, args: []string{"predictor"}, config: quiet + "predictor: {admin: \"\", listen: " + inUse + "}\n", says: []string{"predictor.listen", inUse, "in use"}},
 		{name: "predictor's admin in use", database: database, args: []string{"predictor"}, config: quiet + "predictor: {listen: 127.0.0.1:0, admin: " + inUse + "}\n", says: []string{"predictor.admin", inUse, "in use"}},
 		{name: "trainer's admin in use", database: database, args: []string{"trainer"}, config: quiet + "trainer: {admin: " + inUse + "}\n", says: []string{"trainer.admin", inUse, "in use"}},

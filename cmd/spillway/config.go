@@ -232,6 +232,17 @@ func parseConfig(data []byte) (Config, error) {
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, plainYAML(err)
 	}
+	for {
+		var more yaml.Node
+		if err := dec.Decode(&more); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return c, plainYAML(err)
+		}
+		if rest := more.Content[0]; rest.ShortTag() != "!!null" {
+			return c, fmt.Errorf("line %d: a second document begins, of which nothing would be read: one file is one document", rest.Line)
+		}
+	}
 	return c, c.check()
 }
 
@@ -262,6 +273,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("router.%w", err)
 	}
 	if err := c.Router.Discovery.check(); err != nil {
+		return err
+	}
+	if err := c.Router.checkProfiles(); err != nil {
 		return err
 	}
 	trainerConfig, err := c.trainer()
@@ -316,6 +330,36 @@ func (c *Config) profiles() (byClass map[string]physics.Profile, other physics.P
 		}
 	}
 	return byClass, other, nil
+}
+
+// checkProfiles reports the first endpoint, or kind of endpoints to be found,
+// whose profile is none that comes with the binary.
+func (c *RouterConfig) checkProfiles() error {
+	check := func(name, key string, i int) error {
+		if name == "" {
+			return nil
+		}
+		if _, err := physics.Named(name); err != nil {
+			return fmt.Errorf("router.%s[%d].profile: %w", key, i, err)
+		}
+		return nil
+	}
+	for i := range c.Endpoints {
+		if err := check(c.Endpoints[i].Profile, "endpoints", i); err != nil {
+			return err
+		}
+	}
+	for i := range c.Discovery.Kubernetes {
+		if err := check(c.Discovery.Kubernetes[i].Profile, "discovery.kubernetes", i); err != nil {
+			return err
+		}
+	}
+	for i := range c.Discovery.DNS {
+		if err := check(c.Discovery.DNS[i].Profile, "discovery.dns", i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // route is the router's configuration as package route wants it.
