@@ -28,7 +28,7 @@ const (
 //
 // In simulation, against the prior alone, bundles as they are took 11 % more TTFT p90
 // of one replayed trace of conversations, 3 % of another and 6 % of chat (eight, eight
-// and four seeds); tempered they took 0, 1 and -1 % (five seeds), and in no world more E2E
+// and four seeds); tempered they took 0, 1 and -1 % (six seeds), and in no world more E2E
 // for sure. With nothing believed, mixed traffic lost 5 % of E2E: where one endpoint is idle
 // and another has a queue of half a minute, what is added to every TTFT alike is no
 // common share.
