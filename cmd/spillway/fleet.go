@@ -27,7 +27,8 @@ times follow the step model of the engine profile.
 
 Faults on demand: POST /admin/fault on an endpoint with {"kind":"slow","factor":3},
 {"kind":"error","status":500}, {"kind":"hang"}, {"kind":"reset"} or {"kind":"refuse"};
-DELETE /admin/fault ends it.`,
+DELETE /admin/fault ends it. One that refuses all is reached through another of the
+fleet, by its place from 0: DELETE /admin/fault?endpoint=2.`,
 		Example: `  spillway fleet --endpoints 6 --profile qwen3-32b-h100-tp2-routing --port 9000
   spillway fleet --endpoints 6 --slow 2 --slow-factor 1.8 --perturb 7
   curl -X POST localhost:9000/admin/fault -d '{"kind":"slow","factor":3}'`,
