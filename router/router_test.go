@@ -225,7 +225,7 @@ func TestDrainIsAnnouncedBeforeTheDoorCloses(t *testing.T) {
 	e := newEngine(t)
 	close(e.finish)
 	c := config(e.URL)
-	c.DrainDelay = 300 * time.Millisecond
+	c.DrainDelay = time.Second
 	r := start(t, c)
 	<-e.scrapes
 	<-e.scrapes

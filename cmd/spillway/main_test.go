@@ -36,7 +36,7 @@ var bench struct {
 func TestMain(m *testing.M) {
 	// They wait for processes more than they compute. The command line can say
 	// otherwise: it is read later.
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 	os.Exit(runTests(m))
@@ -78,7 +78,7 @@ func newDatabase(t *testing.T) string {
 	bench.once.Do(func() {
 		bench.cluster, bench.err = pglocal.Start(context.Background(), pglocal.Config{
 			DataDir:  filepath.Join(bench.dir, "pg"),
-			Settings: map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"},
+			Settings: map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"},
 		})
 	})
 	if bench.err != nil {
