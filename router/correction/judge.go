@@ -34,12 +34,12 @@ type Settled struct {
 // A Judge says from the last outcomes of one LLM whether its forecasts are wrong:
 // half of them are off by more than 1.5 times; or fewer than 75 % are below their p90;
 // or more than half of the pairs of endpoints are put in the wrong order, which the
-// prior alone puts right. The last 200 are looked at, and the last 50, of which only
-// those speak that have come and are further off, by more than 1.2 times, than the prior
-// alone. So where nobody could have known, as in a fleet that is full, little speaks
+// prior alone puts right. The last 200 are looked at, by the first rule also the last 100,
+// and the last 50, of which only those speak that have come and are further off, by more
+// than 1.2 times, than the prior alone. So where nobody could have known, as in a fleet that is full, little speaks
 // against the bundle. Of the first two rules, all that was dispatched within 25 ms is one
-// outcome, and so are the TTFTs of what came to one queue within 5 s, of which one long
-// prompt may make dozens late. TTFT and TPOT are judged apart: a rule is broken when it is
+// outcome, and so are the TTFTs of what came to one queue of a second or more within 5 s,
+// of which one long prompt may make dozens late. TTFT and TPOT are judged apart: a rule is broken when it is
 // so by more than chance explains in a day (see sure), and all are mended when none is any
 // more as counted. The zero value has seen nothing. It never allocates.
 //
@@ -197,13 +197,14 @@ func (t *trial) pair(h half) {
 // off, uncovered and disordered are the three rules, broken by so many standard
 // deviations.
 func (t *trial) off(beyond float64) bool {
-	return t.recent.answers[misled].latelyAbove(0.5, beyond) || t.recent.answers[far].above(0.5, beyond)
+	misled, far := &t.recent.answers[misled], &t.recent.answers[far]
+	return misled.above(few, 0.5, beyond) || far.above(some, 0.5, beyond) || far.above(all, 0.5, beyond)
 }
 
 func (t *trial) uncovered(beyond float64) bool {
-	return t.recent.answers[lulled].latelyAbove(1-wrongCoverage, beyond) || t.recent.answers[missed].above(1-wrongCoverage, beyond)
+	return t.recent.answers[lulled].above(few, 1-wrongCoverage, beyond) || t.recent.answers[missed].above(all, 1-wrongCoverage, beyond)
 }
 
 func (t *trial) disordered(beyond float64) bool {
-	return t.reversed.latelyAbove(0.5, beyond) || t.reversed.above(0.5, beyond)
+	return t.reversed.above(few, 0.5, beyond) || t.reversed.above(all, 0.5, beyond)
 }

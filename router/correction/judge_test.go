@@ -50,9 +50,9 @@ func share(n int, is, other float64) func(int) float64 {
 // what they allow as a day of chance does not explain.
 func TestFaults(t *testing.T) {
 	right := func(int) float64 { return 1.2 }
-	last := func(n int, is float64) func(int) float64 {
+	last := func(n, of int, is float64) func(int) float64 {
 		return func(i int) float64 {
-			if i >= 150 && i*7%50 < n {
+			if i >= 200-of && i*7%of < n {
 				return is
 			}
 			return 1
@@ -68,13 +68,15 @@ func TestFaults(t *testing.T) {
 		{"135 of 200 are off", share(135, 1.51, 1), right, ""},
 		{"136 of 200 are off", share(136, 1.51, 1), right, "TTFT is off by more than 1.5 times"},
 		{"136 of 200 are too fast", share(136, 0.66, 1), right, "TTFT is off by more than 1.5 times"},
-		{"42 of the last 50 are off", last(42, 1.51), right, ""},
-		{"43 of the last 50 are off", last(43, 1.51), right, "TTFT is off by more than 1.5 times"},
+		{"75 of the last 100 are off", last(75, 100, 1.51), right, ""},
+		{"76 of the last 100 are off", last(76, 100, 1.51), right, "TTFT is off by more than 1.5 times"},
+		{"42 of the last 50 are off", last(42, 50, 1.51), right, ""},
+		{"43 of the last 50 are off", last(43, 50, 1.51), right, "TTFT is off by more than 1.5 times"},
 		{"TPOT is off", right, share(136, 1.51, 1), "TPOT is off by more than 1.5 times"},
 		{"80 of 200 are not covered", share(80, 2.41, 1), right, ""},
 		{"81 of 200 are not covered", share(81, 2.41, 1), right, "under 75 % of TTFTs"},
-		{"27 of the last 50 are not covered", last(27, 2.41), right, ""},
-		{"28 of the last 50 are not covered", last(28, 2.41), right, "under 75 % of TTFTs"},
+		{"27 of the last 50 are not covered", last(27, 50, 2.41), right, ""},
+		{"28 of the last 50 are not covered", last(28, 50, 2.41), right, "under 75 % of TTFTs"},
 		{"81 of 200 are nearly covered", share(81, 2.39, 1), right, ""},
 		{"TPOT is not covered", right, share(81, 2.41, 1), "under 75 % of TPOTs"},
 	} {
@@ -133,12 +135,12 @@ func TestRequestsOfOneMomentAreOneOutcome(t *testing.T) {
 		}
 	}
 	observe(0, 150, 1)
-	observe(150, 79, 30)
+	observe(150, 75, 30)
 	if f := j.Fault(); f != "" {
-		t.Errorf("790 outcomes of 79 moments: %q", f)
+		t.Errorf("750 outcomes of 75 moments: %q", f)
 	}
-	if observe(229, 6, 30); j.Fault() == "" {
-		t.Error("outcomes of 85 moments say nothing")
+	if observe(225, 6, 30); j.Fault() == "" {
+		t.Error("outcomes of 81 moments say nothing")
 	}
 }
 
@@ -172,21 +174,21 @@ func TestRequestsOfOneQueueAreOneOutcome(t *testing.T) {
 		return 0
 	}
 	one := func(int) string { return "a" }
-	if n := run(one, false); n != 401 { // what comes within 5 s is one
-		t.Errorf("found wrong after %d outcomes, want 401", n)
+	if n := run(one, false); n != 376 { // what comes within 5 s is one
+		t.Errorf("found wrong after %d outcomes, want 376", n)
 	}
-	if n := run(strconv.Itoa, false); n != 81 {
-		t.Errorf("at endpoints of their own, found wrong after %d outcomes, want 81", n)
+	if n := run(strconv.Itoa, false); n != 76 {
+		t.Errorf("at endpoints of their own, found wrong after %d outcomes, want 76", n)
 	}
 	// Of those that have not come it is known only that they have waited 2.4 s, in
 	// which three come.
-	if n := run(one, true); n != 231 {
-		t.Errorf("overdue, found wrong after %d outcomes, want 231", n)
+	if n := run(one, true); n != 216 {
+		t.Errorf("overdue, found wrong after %d outcomes, want 216", n)
 	}
 }
 
 // Where the prior alone would have been about as far off, the last 50 outcomes are nothing
-// against the bundle, and only 200 are.
+// against the bundle, and only 100 are.
 func TestABundleIsHeldAgainstItsPrior(t *testing.T) {
 	run := func(prior, ttft float64, overdue bool) (outcomes int, fault string) {
 		var j correction.Judge
@@ -212,17 +214,17 @@ func TestABundleIsHeldAgainstItsPrior(t *testing.T) {
 		prior, ttft float64
 		after       int
 	}{
-		{1, 3, 136},
-		{0.9, 3, 136},
-		{1.19, 3, 136},
+		{1, 3, 76},
+		{0.9, 3, 76},
+		{1.19, 3, 76},
 		{1.21, 3, 43},
 		{3, 3, 43},
 		{7, 3, 43},
-		{8, 3, 136},
-		{10, 3, 136},
-		{0.9, 0.3, 136},
+		{8, 3, 76},
+		{10, 3, 76},
+		{0.9, 0.3, 76},
 		{0.8, 0.3, 43},
-		{1.1, 0.3, 136},
+		{1.1, 0.3, 76},
 		{3, 1.4, 0},
 	} {
 		if n, f := run(c.prior, c.ttft, false); n != c.after {
@@ -230,8 +232,8 @@ func TestABundleIsHeldAgainstItsPrior(t *testing.T) {
 		}
 	}
 	// Nor is what has not come yet.
-	if n, f := run(3, 30, true); n != 81 || !strings.HasPrefix(f, "under 75 % of TTFTs") {
-		t.Errorf("overdue: %q after %d, want after 81", f, n)
+	if n, f := run(3, 30, true); n != 76 || !strings.HasPrefix(f, "TTFT is off") {
+		t.Errorf("overdue: %q after %d, want after 76", f, n)
 	}
 }
 

@@ -7,21 +7,32 @@ import (
 
 const (
 	judged      = 200                   // moments, or pairs, that are looked at
-	judgedLeast = 50                    // under so many nothing is judged; the last so many are looked at apart
+	judgedLeast = 50                    // under so many nothing is judged
 	moment      = 25 * time.Millisecond // what was dispatched within one shared its fate
+	queues      = time.Second           // who waits for less does not stand in a queue
 )
+
+// The lengths of what is looked at, from the newest on.
+const (
+	few = iota
+	some
+	all
+)
+
+var lengths = [...]int{few: judgedLeast, some: 100, all: judged}
 
 // sure is how many standard deviations a share has to be above what is allowed. It is
 // looked at after every outcome: of 2,000 simulated days with 300,000 flips each, a coin's
-// last 50 or 200 came that far above a half in 23. 2.6 would be one in a hundred looks.
+// last 50, 100 or 200 came that far above a half in 25. 2.6 would be one in a hundred
+// looks.
 const sure = 5
 
 // moments are the last 200 moments in which something was dispatched of which an
 // outcome has come, and the answers to four questions about those outcomes. A moment
 // counts once, with the share of its outcomes that say yes: however many came in it,
 // they met the same fleet. Those that came to an endpoint while the first of a moment
-// waited there are of that moment too, for they stood in one queue; it may be long, but
-// after sameFleet it is no longer the same.
+// waited there, for a second or more, are of that moment too, for they stood in one
+// queue; it may be long, but after sameFleet it is no longer the same.
 type moments struct {
 	kept [judged]struct {
 		slot     int64  // of time
@@ -46,6 +57,9 @@ const (
 // add counts an outcome of what was dispatched to an endpoint at a time, and waited
 // there so long for what is asked about; 0 where that is not a wait.
 func (m *moments) add(endpoint string, dispatched time.Time, waited time.Duration, says [questions]bool) {
+	if waited < queues {
+		waited = 0
+	}
 	from := dispatched.UnixNano()
 	slot, to := from/int64(moment), from+int64(min(waited, sameFleet))
 	first := &m.answers[0] // of all alike
@@ -86,11 +100,11 @@ func (m *moments) add(endpoint string, dispatched time.Time, waited time.Duratio
 const whole = 1 << 16
 
 // window is the last 200 answers to one question, each a share from 0 to whole, and
-// their sums.
+// the sums of as many as the lengths say.
 type window struct {
-	share    [judged]int32
-	n, next  int
-	few, all int64 // the sums of the last 50 and of all
+	share   [judged]int32
+	n, next int
+	sums    [len(lengths)]int64
 }
 
 // place is where the answer is that so many others came after.
@@ -103,18 +117,15 @@ func (w *window) place(age int) int {
 
 // push adds an answer.
 func (w *window) push(share int32) {
-	if w.n >= judgedLeast {
-		w.few -= int64(w.share[w.place(judgedLeast-1)])
+	for i, length := range lengths {
+		if w.n >= length {
+			w.sums[i] -= int64(w.share[w.place(length-1)])
+		}
+		w.sums[i] += int64(share)
 	}
-	if w.n == judged {
-		w.all -= int64(w.share[w.next])
-	} else {
-		w.n++
-	}
+	w.n = min(w.n+1, judged)
 	w.share[w.next] = share
 	w.next = (w.next + 1) % judged
-	w.few += int64(share)
-	w.all += int64(share)
 }
 
 // set changes the answer that so many others came after.
@@ -122,24 +133,19 @@ func (w *window) set(age int, share int32) {
 	at := &w.share[w.place(age)]
 	by := int64(share - *at)
 	*at = share
-	w.all += by
-	if age < judgedLeast {
-		w.few += by
+	for i, length := range lengths {
+		if age < length {
+			w.sums[i] += by
+		}
 	}
 }
 
-// latelyAbove reports whether the last 50 answers are above a share by so many
-// standard deviations.
-func (w *window) latelyAbove(share, deviations float64) bool {
-	return w.n >= judgedLeast && aboveBy(w.few, judgedLeast, share, deviations)
-}
-
-// above reports whether all answers are.
-func (w *window) above(share, deviations float64) bool {
-	return w.n >= judgedLeast && aboveBy(w.all, w.n, share, deviations)
-}
-
-func aboveBy(sum int64, n int, share, deviations float64) bool {
-	expected := float64(n) * share
-	return float64(sum)/whole > expected+deviations*math.Sqrt(expected*(1-share))
+// above reports whether the last answers, as many as one of the lengths says or as
+// there are, are above a share by so many standard deviations.
+func (w *window) above(last int, share, deviations float64) bool {
+	if w.n < judgedLeast {
+		return false
+	}
+	expected := share * float64(min(w.n, lengths[last]))
+	return float64(w.sums[last])/whole > expected+deviations*math.Sqrt(expected*(1-share))
 }
