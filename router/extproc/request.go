@@ -35,7 +35,6 @@ func (s *stream) takeHeaders() error {
 		}
 		s.unseen = s.unseen || m.response != modeFullDuplex
 	}
-	s.asked.Header = http.Header{}
 	err := eachHeader(s.in.headers, func(key, value []byte) bool {
 		switch {
 		case string(key) == ":method":
@@ -48,6 +47,9 @@ func (s *stream) takeHeaders() error {
 				s.length = n
 			}
 		case asks(key), s.p.config.Tracer != nil && traces(key):
+			if s.asked.Header == nil {
+				s.asked.Header = http.Header{}
+			}
 			s.asked.Header.Add(string(key), string(value))
 		}
 		return true
@@ -88,7 +90,8 @@ func asks(key []byte) bool {
 	if string(key) == "content-encoding" {
 		return true
 	}
-	return bytes.HasPrefix(key, []byte("x-")) && !bytes.HasPrefix(key, []byte("x-envoy-")) && !bytes.HasPrefix(key, []byte("x-forwarded-"))
+	return bytes.HasPrefix(key, []byte("x-")) && !bytes.HasPrefix(key, []byte("x-envoy-")) && !bytes.HasPrefix(key, []byte("x-forwarded-")) &&
+		string(key) != "x-request-id"
 }
 
 // traces reports whether a header names the span that a request belongs to.
