@@ -56,7 +56,7 @@ func runTests(m *testing.M) int {
 		return complain(err)
 	}
 	bench.binary = filepath.Join(bench.dir, "spillway")
-	if out, err := exec.Command("go", "build", "-o", bench.binary, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", bench.binary, ".").CombinedOutput(); err != nil {
 		return complain(fmt.Errorf("build the binary: %w\n%s", err, out))
 	}
 	defer func() {
