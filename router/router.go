@@ -144,6 +144,9 @@ func Run(ctx context.Context, c Config) error {
 		c.Gateway.Transport = transport
 	}
 	before, err := handover.Take(ctx, c.Handover)
+	if err != nil && ctx.Err() != nil {
+		return nil // told to end before it began
+	}
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}

@@ -168,6 +168,11 @@ func TestASuccessorMustBeAbleToServe(t *testing.T) {
 	if err := router.Run(ctx, unable); err != nil {
 		t.Errorf("told to end while it waits: %v", err)
 	}
+	early := next()
+	early.Recorder = first.rows
+	if err := router.Run(ctx, early); err != nil {
+		t.Errorf("told to end before it began: %v", err)
+	}
 	io.Copy(io.Discard, first.post(t).Body)
 	select {
 	case err := <-first.ended:
