@@ -233,7 +233,7 @@ func small(t testing.TB) trainer.Config {
 	t.Helper()
 	c := trainer.Defaults()
 	c.DefaultProfile = newWorld(t, 0).profile
-	c.Fit.Trees, c.Fit.LearningRate, c.Fit.MinLeafRows = 30, 0.15, 20
+	c.Fit.Trees, c.Fit.LearningRate, c.Fit.MinLeafRows = 15, 0.25, 20
 	return c
 }
 
