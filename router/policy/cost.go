@@ -223,6 +223,8 @@ func (p *prices) terms(in *Input, c *Candidate, f *feature.Forecast) Terms {
 // active-request's and forty times its TTFT p90. With it they are 2 and 46 % below
 // (20 development seeds). Where few share a prefix at the same time, as in
 // mixed traffic (0.02 followers) and replayed traces, it changes next to nothing.
+// Retrieval over popular documents (0.8 followers, answers of half a second) pays 4 %
+// of E2E for it at 60 % of its knee and gains 8 % of TTFT p90 at 90 %.
 func (p *prices) crowding(c *Candidate, prompt, uncached float64) float64 {
 	if p.followers == 0 {
 		return 0
