@@ -44,7 +44,10 @@ func exact(in *policy.Input, c *policy.Candidate, t, q, h, scale float64, list [
 		shared += l.SharedContext
 		held += l.ContextTokens + l.WaitingContext - l.SharedContext
 	}
-	crowded := 3 * shared / max(1, held) * min(1, u/p) * min(1, (c.HotTokens+streamed)/capacity)
+	crowded := 0.0
+	if held > 0 {
+		crowded = 3 * shared / held * min(1, u/p) * min(1, (c.HotTokens+streamed)/capacity)
+	}
 	return policy.Terms{
 		TTFT:     feature.Seconds(t),
 		Output:   feature.Seconds(q * o),
