@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spillway-llm/spillway/internal/explain"
@@ -34,7 +35,7 @@ func printExplanation(w io.Writer, e *explain.Decision) {
 		fmt.Fprintf(w, ", arm %s", e.Arm)
 	}
 	if e.Chosen == "" {
-		fmt.Fprintf(w, ")\n  turned the request away: %s\n", e.Reason)
+		fmt.Fprintf(w, ")\n  turned the request away, with probability %.4g: %s\n", e.ShedChance, e.Reason)
 	} else {
 		fmt.Fprintf(w, ")\n  chose %s with probability %.4g: %s\n", e.Chosen, e.Propensity, e.Reason)
 	}
@@ -48,6 +49,7 @@ func printExplanation(w io.Writer, e *explain.Decision) {
 	fmt.Fprintln(w)
 	printCandidates(w, e)
 	printTerms(w, e)
+	printVector(w, e)
 	fmt.Fprintf(w, "\nreplay: %s\n", e.Replay)
 	if len(e.Outcomes) == 0 {
 		fmt.Fprintln(w, "no outcome yet")
@@ -102,6 +104,24 @@ func printTerms(w io.Writer, e *explain.Decision) {
 		}
 		x := c.Terms
 		fmt.Fprintf(t, "%s\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t\n", marked(e, c), c.Cost, x.TTFT, x.Impatience, x.Output, x.Eviction, x.Headroom, x.Crowding, x.Prefill, x.Queue, x.Decode)
+	}
+	t.Flush()
+}
+
+// printVector shows the vector of the chosen candidate; --json has all of them.
+func printVector(w io.Writer, e *explain.Decision) {
+	at := slices.IndexFunc(e.Candidates, func(c explain.Candidate) bool { return c.Endpoint == e.Chosen })
+	if at < 0 || e.Candidates[at].Vector == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nvector of %s\n", e.Chosen)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, name := range feature.Names() {
+		end := "\t"
+		if i%3 == 2 || i == feature.Width-1 {
+			end = "\n"
+		}
+		fmt.Fprintf(t, "  %s\t%s%s", name, number(e.Candidates[at].Vector[name], "%.5g"), end)
 	}
 	t.Flush()
 }

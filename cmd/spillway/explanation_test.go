@@ -51,14 +51,14 @@ func decided(t *testing.T, change func(*policy.Input)) feature.Decision {
 		t.Fatal(err)
 	}
 	d := feature.Decision{
-		DecidedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LLM: "qwen", Router: "r0", Mode: "live", State: "live", Bundle: 7,
+		DecidedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), LLM: "qwen", Router: "r0", Mode: "live", State: "live", Bundle: 7, Schema: feature.Schema,
 		Policy: out.Policy, PolicyVersion: policy.Version, Reason: out.Reason.String(), Complete: true, Seed: in.Seed,
 		PromptTokens: 1000, ExpectedOutputTokens: 100, SLOTTFT: in.Request.SLOTTFT, SLOTPOT: in.Request.SLOTPOT, Priority: int(in.Request.Priority),
 		States: policy.Encode(nil, in), Propensity: out.ShedProbability,
 	}
 	for i, c := range in.Candidates {
 		d.Candidates = append(d.Candidates, feature.Candidate{
-			Endpoint: c.Endpoint, Class: c.Class, Corrected: out.Forecasts[i], Cost: out.Costs[i], Probability: out.Probabilities[i],
+			Endpoint: c.Endpoint, Class: c.Class, Corrected: out.Forecasts[i], Cost: out.Costs[i], Probability: out.Probabilities[i], Vector: c.Vector(&in.Request),
 		})
 	}
 	if out.Index >= 0 {
@@ -78,6 +78,7 @@ func TestExplainPrintsTheValveAndTheTerms(t *testing.T) {
 		"chose a with probability 1: warm, 0.31 s; coldest 0.22 s; gap 0.09 s < 5 s",
 		"valve shut: warm 0.31 s, coldest 0.22 s, gap 0.09 s; it opens above 5 s, margin 4.91 s",
 		"endpoint   cost  TTFT  impatience  output  eviction  headroom  crowds  holds up  queues  slows",
+		"vector of a\n  prompt_tokens ", "  cached_tokens ", "  prior_interference ",
 		"replay: the same choice and probabilities",
 		"outcome: ok on a (attempt 1): TTFT 0.300 s, TPOT 20.0 ms, E2E 2.300 s, 100 tokens out, 896 cached",
 	} {
@@ -101,7 +102,7 @@ func TestExplainPrintsWhatWasShed(t *testing.T) {
 	var text bytes.Buffer
 	printExplanation(&text, &e)
 	for _, want := range []string{
-		"SLO of TTFT 0.1 s, priority -1", "turned the request away: shed with probability 1.00: best p90 is 164 % over its SLO", "outcome: shed", "replay: the same",
+		"SLO of TTFT 0.1 s, priority -1", "turned the request away, with probability 1: shed with probability 1.00: best p90 is 164 % over its SLO", "outcome: shed", "replay: the same",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
@@ -121,7 +122,11 @@ func TestExplainReadsWhatItCannotReplay(t *testing.T) {
 		t.Errorf("explained %+v", e)
 	}
 	d.States = d.States[:10]
-	if e = explain.Of(&d, nil); !feature.IsUnknown(e.Candidates[0].Cached) {
+	if e = explain.Of(&d, nil); e.Candidates[0].Cached != 900 || e.Candidates[0].InFlight != 3 { // the vector has them too
 		t.Errorf("explained %+v from cut states", e)
+	}
+	d.Schema[0]++
+	if e = explain.Of(&d, nil); !feature.IsUnknown(e.Candidates[0].Cached) {
+		t.Errorf("explained %+v from cut states and another schema", e)
 	}
 }

@@ -68,8 +68,12 @@ type Candidate struct {
 	PriorTPOT     feature.Seconds `json:"prior_tpot"`
 	TPOT          feature.Seconds `json:"forecast_tpot_p50"`
 	TPOTP90       feature.Seconds `json:"forecast_tpot_p90"`
-	Terms         *policy.Terms   `json:"terms,omitempty"` // of the cost, where predicted decided
+	Vector        Vector          `json:"vector,omitempty"` // what was forecast from, or would have been; empty where it is not stored
+	Terms         *policy.Terms   `json:"terms,omitempty"`  // of the cost, where predicted decided
 }
+
+// Vector is the numbers of a vector by their names.
+type Vector map[string]feature.Number
 
 // Outcome is what came of one attempt.
 type Outcome struct {
@@ -93,9 +97,16 @@ func Of(d *feature.Decision, outcomes []feature.Outcome) Decision {
 		Chosen: d.Chosen, Propensity: feature.Number(d.Propensity), Explored: d.Explored, Rest: d.Rest,
 		ShedChance: feature.Number(feature.Unknown), Candidates: []Candidate{}, Outcomes: []Outcome{},
 	}
+	if d.Chosen == "" {
+		e.ShedChance = feature.Number(d.Propensity)
+	}
 	in, again := e.replay(d)
 	for i := range d.Candidates {
-		e.Candidates = append(e.Candidates, candidate(&d.Candidates[i], in, again, i))
+		c := candidate(&d.Candidates[i], in, again, i)
+		if d.Schema == feature.Schema {
+			c.read(&d.Candidates[i].Vector, in == nil)
+		}
+		e.Candidates = append(e.Candidates, c)
 	}
 	for _, o := range outcomes {
 		e.Outcomes = append(e.Outcomes, Outcome{
@@ -161,3 +172,23 @@ func candidate(c *feature.Candidate, in *policy.Input, again *policy.Choice, i i
 	}
 	return x
 }
+
+// read takes in the vector, and what it alone says of the endpoint.
+func (c *Candidate) read(v *feature.Vector, alone bool) {
+	vector, known := make(Vector, len(v)), false
+	for i, name := range names {
+		vector[name] = feature.Number(v[i])
+		known = known || v[i] == v[i]
+	}
+	if !known {
+		return
+	}
+	if c.Vector = vector; !alone {
+		return
+	}
+	c.Cached, c.InFlight = vector["cached_tokens"], vector["inflight_requests"]
+	c.PrefillTokens, c.Speed = vector["inflight_prefill_tokens"], vector["speed_factor"]
+	c.PriorTTFT, c.PriorTPOT = feature.Seconds(vector["prior_ttft"]), feature.Seconds(vector["prior_tpot"])
+}
+
+var names = feature.Names()

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -27,5 +28,35 @@ func TestIncompleteRowIsShownAsFarAsItGoes(t *testing.T) {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %s in %s", want, b)
 		}
+	}
+}
+
+// What a candidate's vector says is shown where the row holds no more of it.
+func TestIncompleteRowIsReadFromItsVectors(t *testing.T) {
+	unknown := feature.Seconds(feature.Unknown)
+	vector := feature.Of(
+		feature.Request{PromptTokens: 1000, CachedTokens: 896},
+		feature.Load{Ledger: feature.Ledger{Requests: 3, PrefillTokens: 512}, Profile: feature.Profile{SpeedFactor: 2}},
+		feature.Prior{TTFT: 0.5, TPOT: 0.25},
+	)
+	none := vector
+	for i := range none {
+		none[i] = float32(math.NaN())
+	}
+	d := feature.Decision{LLM: "qwen", Propensity: 0.25, SLOTTFT: 0.1, SLOTPOT: unknown, Schema: feature.Schema,
+		Candidates: []feature.Candidate{
+			{Endpoint: "a", Corrected: feature.NoForecast, Vector: vector}, {Endpoint: "b", Corrected: feature.NoForecast, Vector: none},
+		}}
+	e := explain.Of(&d, nil)
+	a, b := e.Candidates[0], e.Candidates[1]
+	if a.Cached != 896 || a.InFlight != 3 || a.PrefillTokens != 512 || a.Speed != 2 || a.PriorTTFT != 0.5 || a.PriorTPOT != 0.25 || e.ShedChance != 0.25 {
+		t.Errorf("explained %+v, shed with probability %v", a, e.ShedChance)
+	}
+	if len(a.Vector) != feature.Width || a.Vector["prompt_tokens"] != 1000 || !feature.IsUnknown(b.Cached) || b.Vector != nil {
+		t.Errorf("explained %+v and %+v", a, b)
+	}
+	d.Schema[0]++ // the columns mean something else
+	if a = explain.Of(&d, nil).Candidates[0]; !feature.IsUnknown(a.Cached) || a.Vector != nil {
+		t.Errorf("read by another schema: %+v", a)
 	}
 }
