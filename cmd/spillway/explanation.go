@@ -121,7 +121,7 @@ func printVector(w io.Writer, e *explain.Decision) {
 		if i%3 == 2 || i == feature.Width-1 {
 			end = "\n"
 		}
-		fmt.Fprintf(t, "  %s\t%s%s", name, number(e.Candidates[at].Vector[name], "%.5g"), end)
+		fmt.Fprintf(t, "  %s\t%s%s", name, number(e.Candidates[at].Vector[name], "%.6g"), end)
 	}
 	t.Flush()
 }
