@@ -92,6 +92,9 @@ func TestUnlikeBiasesAreRefused(t *testing.T) {
 // TestAWindowOfRowsThatAreNoneIsNotLearnedFrom: a tenth of them is enough to
 // leave the others alone, and fewer are left out and counted.
 func TestAWindowOfRowsThatAreNoneIsNotLearnedFrom(t *testing.T) {
+	const rows = 440 // that enough of them judge
+	quick := small(t) // what is learned from the rest is not looked at
+	quick.Fit.Trees = 3
 	age := feature.Index("scrape_age")
 	for _, c := range []struct {
 		flaw  trainer.Flaw
@@ -114,15 +117,15 @@ func TestAWindowOfRowsThatAreNoneIsNotLearnedFrom(t *testing.T) {
 		for _, every := range []int{4, 20} {
 			synctest.Test(t, func(t *testing.T) {
 				s := &store{Store: &featurestoretest.Memory{}}
-				w := newWorld(t, 31).add(480, time.Now(), time.Second)
+				w := newWorld(t, 31).add(rows, time.Now(), time.Second)
 				for i := range w.outcomes {
 					if i%every == 0 {
 						c.spoil(&w.decisions[i], &w.outcomes[i])
 					}
 				}
 				w.write(t, s)
-				r := once(t, small(t), s)
-				if r.Verdict == nil || r.Verdict.Flawed[c.flaw] != (480+every-1)/every || r.Rows != 480-(480+every-1)/every {
+				r := once(t, quick, s)
+				if r.Verdict == nil || r.Verdict.Flawed[c.flaw] != (rows+every-1)/every || r.Rows != rows-(rows+every-1)/every {
 					t.Fatalf("%s in every %dth row: %+v", c.flaw, every, r)
 				}
 				if many := every == 4; many != (r.Outcome == trainer.Spoilt) || many != slices.Contains(r.Verdict.Grounds, trainer.SpoiltWindow) {
