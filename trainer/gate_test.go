@@ -92,7 +92,7 @@ func TestUnlikeBiasesAreRefused(t *testing.T) {
 // TestAWindowOfRowsThatAreNoneIsNotLearnedFrom: a tenth of them is enough to
 // leave the others alone, and fewer are left out and counted.
 func TestAWindowOfRowsThatAreNoneIsNotLearnedFrom(t *testing.T) {
-	const rows = 440 // that enough of them judge
+	const rows = 440  // that enough of them judge
 	quick := small(t) // what is learned from the rest is not looked at
 	quick.Fit.Trees = 3
 	age := feature.Index("scrape_age")
