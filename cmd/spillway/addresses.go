@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -41,6 +43,9 @@ func (c *Config) checkAddresses() error {
 	if err := c.Router.checkDoors(); err != nil {
 		return err
 	}
+	if err := c.Router.checkReach(); err != nil {
+		return err
+	}
 	return c.Router.checkHandover()
 }
 
@@ -54,6 +59,24 @@ func (c *RouterConfig) checkDoors() error {
 			if sameDoor(earlier.address, later.address) {
 				return fmt.Errorf("%s: %q is taken by %s, %q; give each a port of its own", later.key, later.address, earlier.key, earlier.address)
 			}
+		}
+	}
+	return nil
+}
+
+// checkReach reports the first endpoint that a gateway could not be told: it takes
+// an IP address and a port, and looks up no names. The URLs were checked.
+func (c *RouterConfig) checkReach() error {
+	if c.ExtProc.Listen == "" {
+		return nil
+	}
+	for i, e := range c.Endpoints {
+		u, err := url.Parse(e.URL)
+		if err != nil {
+			return fmt.Errorf("router.endpoints[%d].url: %w", i, err)
+		}
+		if _, err := netip.ParseAddr(u.Hostname()); err != nil {
+			return fmt.Errorf("router.endpoints[%d].url: %q has a name for its host; with router.extproc_listen it must be an IP address, for gateways look up no names", i, e.URL)
 		}
 	}
 	return nil

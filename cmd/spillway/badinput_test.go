@@ -135,6 +135,7 @@ func TestWrongConfiguration(t *testing.T) {
 		{"profiles of what is found that are none", "router: {discovery: {dns: [{name: vllm.test, port: 1, profile: abacus}]}}\n", []string{"router.discovery.dns[0].profile", `"abacus"`}},
 		{"two doors in one place", "router: {listen: \"127.0.0.1:8081\"}\n", []string{"router.admin", `"127.0.0.1:8081"`, "router.listen"}},
 		{"a door that is everywhere", "router: {extproc_listen: \":8080\"}\n", []string{"router.extproc_listen", `":8080"`, "router.listen"}},
+		{"a name that gateways would have to look up", "router: {extproc_listen: \":9002\", endpoints: [{url: \"http://[::1]:1\"}, {url: http://engine:1}]}\n", []string{"router.endpoints[1].url", `"http://engine:1"`, "router.extproc_listen", "IP address"}},
 		{"a second document", "router: {mode: live}\n---\nrouter: {mode: shadow}\n", []string{"line 3: a second document"}},
 		{"endpoint listed twice", "router: {endpoints: [{url: http://a:1}, {url: http://a:1}]}\n", []string{"router.endpoints[1]", "a:1"}},
 	} {
