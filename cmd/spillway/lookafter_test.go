@@ -30,3 +30,18 @@ func TestOpenRequestsAreNotLost(t *testing.T) {
 		t.Errorf("before the router serves: %v, want %v", got, limit)
 	}
 }
+
+// Requests of the router before, which has the same name, may end until its drain
+// timeout has passed, however long ago they were decided.
+func TestRequestsOfTheRouterBeforeAreNotLost(t *testing.T) {
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	c := defaultConfig().Router
+	c.Drain = 2 * time.Hour
+	if got := c.aloneFrom(began); got != began {
+		t.Errorf("without a handover it is alone from %v, want %v", got, began)
+	}
+	c.Handover = "/run/spillway/handover.sock"
+	if got, least := c.aloneFrom(began), began.Add(30*time.Second+c.Drain); got.Before(least) {
+		t.Errorf("with a handover it is alone from %v, want %v or later", got, least)
+	}
+}

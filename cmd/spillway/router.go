@@ -201,6 +201,19 @@ func (c *RouterConfig) lostBefore(now time.Time, serving *router.Serving) time.T
 	return before
 }
 
+// aloneFrom is from when on no other process has open requests under this router's
+// name: one that it took over from, after it began, may let them end for its drain
+// timeout.
+func (c *RouterConfig) aloneFrom(began time.Time) time.Time {
+	if c.Handover == "" {
+		return began
+	}
+	return began.Add(takeoverMost + c.Drain)
+}
+
+// takeoverMost is longer than a takeover and the last rows of who was before take.
+const takeoverMost = time.Minute
+
 // lookAfter keeps the store usable while the router runs: tables, day
 // partitions, and outcomes that will never come. The database may be away.
 func lookAfter(ctx context.Context, store *featurestore.Store, c *Config, serving func() *router.Serving, log *slog.Logger) error {
@@ -217,7 +230,7 @@ func lookAfter(ctx context.Context, store *featurestore.Store, c *Config, servin
 			log.Warn("requests never ended and are recorded as lost", "rows", n, "router", cmp.Or(router, "any"))
 		}
 	}
-	migrated := false
+	migrated, alone := false, c.Router.aloneFrom(time.Now())
 	var maintained time.Time
 	for wait := time.Second; ; wait = time.Minute {
 		now := time.Now()
@@ -232,7 +245,9 @@ func lookAfter(ctx context.Context, store *featurestore.Store, c *Config, servin
 					sweep("", before.Add(-lostAfterOthers))
 				}
 			}
-			sweep(c.Router.Name, before)
+			if !now.Before(alone) {
+				sweep(c.Router.Name, before)
+			}
 		} else {
 			wait = 5 * time.Second
 		}
