@@ -1,11 +1,11 @@
 package front
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,9 +18,9 @@ import (
 // 0. Headers go before the body, one by one: what stands between client and
 // router may overrule the client.
 type hints struct {
-	TTFT     *float64 `json:"slo_ttft_ms"`
-	TPOT     *float64 `json:"slo_tpot_ms"`
-	Priority *int32   `json:"priority"`
+	TTFT     *float64 // milliseconds
+	TPOT     *float64 // milliseconds
+	Priority *int32
 }
 
 // longestHints is the most bytes that the hints of a body may have.
@@ -68,8 +68,8 @@ func (h *hints) readHeaders(header http.Header) error {
 	if err != nil {
 		return BadRequest("bad_header", "header %s: %q is not a whole number", strings.ToLower(HeaderPriority), Clip(text))
 	}
-	whole := int32(priority)
-	h.Priority = &whole
+	small := int32(priority)
+	h.Priority = &small
 	return nil
 }
 
@@ -83,40 +83,46 @@ func (h *hints) readBody(text []byte) error {
 	if len(text) > longestHints {
 		return BadRequest("bad_request", "request body, in `spillway`: has %d bytes, want at most %d", len(text), longestHints)
 	}
-	var body hints
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&body); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			want := "a positive number of milliseconds"
-			if wrong.Field == "priority" {
-				want = "a whole number"
+	var said map[string]json.RawMessage // the keys as they are: json would take them in capitals too
+	if err := json.Unmarshal(text, &said); err != nil {
+		return BadRequest("bad_request", "request body, in `spillway`: must be an object")
+	}
+	for _, key := range slices.Sorted(maps.Keys(said)) {
+		number := new(float64)
+		err := json.Unmarshal(said[key], &number) // null leaves none
+		switch key {
+		case "slo_ttft_ms", "slo_tpot_ms":
+			if err != nil || number != nil && !objective(*number) {
+				return BadRequest("bad_request", "request body, in `spillway`: `%s` must be a positive number of milliseconds", key)
 			}
-			return BadRequest("bad_request", "request body, in `spillway`: `%s` must be %s", wrong.Field, want)
+			if into := h.slo(key); *into == nil {
+				*into = number
+			}
+		case "priority":
+			if err != nil || number != nil && !whole(*number) {
+				return BadRequest("bad_request", "request body, in `spillway`: `priority` must be a whole number")
+			}
+			if h.Priority == nil && number != nil {
+				priority := int32(*number)
+				h.Priority = &priority
+			}
+		default:
+			return BadRequest("bad_request", "request body, in `spillway`: unknown key %q; known are slo_ttft_ms, slo_tpot_ms and priority", Clip(key))
 		}
-		return BadRequest("bad_request", "request body, in `spillway`: %s; known are slo_ttft_ms, slo_tpot_ms and priority", Clip(strings.TrimPrefix(err.Error(), "json: ")))
-	}
-	for _, slo := range []struct {
-		name string
-		ms   *float64
-		into **float64
-	}{{"slo_ttft_ms", body.TTFT, &h.TTFT}, {"slo_tpot_ms", body.TPOT, &h.TPOT}} {
-		if slo.ms == nil {
-			continue
-		}
-		if !objective(*slo.ms) {
-			return BadRequest("bad_request", "request body, in `spillway`: `%s` must be a positive number of milliseconds", slo.name)
-		}
-		if *slo.into == nil {
-			*slo.into = slo.ms
-		}
-	}
-	if h.Priority == nil {
-		h.Priority = body.Priority
 	}
 	return nil
 }
+
+// slo is the objective that goes by key in a body.
+func (h *hints) slo(key string) **float64 {
+	if key == "slo_ttft_ms" {
+		return &h.TTFT
+	}
+	return &h.TPOT
+}
+
+// whole reports whether x is a whole number that a priority may be.
+func whole(x float64) bool { return x == math.Trunc(x) && math.Abs(x) <= math.MaxInt32 }
 
 // objective reports whether ms is one, also in seconds.
 func objective(ms float64) bool { return ms/1000 > 0 && !math.IsInf(ms, 0) }

@@ -53,6 +53,8 @@ func TestHints(t *testing.T) {
 		{"empty", "{}", nil, asked{unset, unset, 0}},
 		{"one unset is not 0", `{"slo_ttft_ms":500}`, nil, asked{0.5, unset, 0}},
 		{"all in the body", `{"slo_ttft_ms":500,"slo_tpot_ms":12.5,"priority":-1}`, nil, asked{0.5, 0.0125, -1}},
+		{"whole, however it is written", `{"priority":-1.0}`, nil, asked{unset, unset, -1}},
+		{"the last of two", `{"priority":-1,"priority":2}`, nil, asked{unset, unset, 2}},
 		{"nulls", `{"slo_ttft_ms":null,"slo_tpot_ms":40,"priority":null}`, nil, asked{unset, 0.04, 0}},
 		{"all in headers", "", []string{"x-slo-ttft-ms", "500", "x-slo-tpot-ms", " 12.5 ", "x-spillway-priority", "-3"}, asked{0.5, 0.0125, -3}},
 		{"llm-d's names", "", []string{"x-llm-d-slo-ttft-ms", "500", "x-llm-d-slo-tpot-ms", "20"}, asked{0.5, 0.02, 0}},
@@ -68,14 +70,19 @@ func TestHints(t *testing.T) {
 
 func TestHintsThatAreWrong(t *testing.T) {
 	for hints, says := range map[string]string{
-		`{"slo_ttft_ms":0}`:     "`slo_ttft_ms` must be a positive number of milliseconds",
-		`{"slo_ttft_ms":-1}`:    "`slo_ttft_ms` must be a positive",
-		`{"slo_tpot_ms":"40"}`:  "`slo_tpot_ms` must be a positive number",
-		`{"slo_tpot_ms":1e999}`: "`slo_tpot_ms` must be a positive number",
-		`{"priority":1.5}`:      "`priority` must be a whole number",
-		`{"priority":1e12}`:     "`priority` must be a whole number",
-		`{"slo_tfft_ms":40}`:    "slo_tfft_ms",
-		`"low"`:                 "must be an object",
+		`{"slo_ttft_ms":0}`:            "`slo_ttft_ms` must be a positive number of milliseconds",
+		`{"slo_ttft_ms":-1}`:           "`slo_ttft_ms` must be a positive",
+		`{"slo_tpot_ms":"40"}`:         "`slo_tpot_ms` must be a positive number",
+		`{"slo_tpot_ms":1e999}`:        "`slo_tpot_ms` must be a positive number",
+		`{"priority":1.5}`:             "`priority` must be a whole number",
+		`{"priority":1e12}`:            "`priority` must be a whole number",
+		`{"slo_tfft_ms":40}`:           "slo_tfft_ms",
+		`{"SLO_TTFT_MS":40}`:           "SLO_TTFT_MS",
+		`{"priority":0,"Priority":-1}`: "Priority",
+		`{"priority":2147483648}`:      "`priority` must be a whole number",
+		`{"":1}`:                       "known are slo_ttft_ms",
+		`{"slo_ttft_ms":{}}`:           "`slo_ttft_ms` must be a positive",
+		`"low"`:                        "must be an object",
 		`{"priority":-1,"slo_ttft_ms":` + strings.Repeat(" ", 1024) + `1}`: "want at most 1024",
 	} {
 		_, err := read(hints)
