@@ -59,6 +59,7 @@ type link struct {
 	router string    // the peer's name
 	heard  time.Time // last word; zero: none
 	since  time.Time // without a word, while there was none
+	broke  error     // how the last stream ended since it was heard; nil: none did
 
 	// Of whoever reads the stream.
 	life, sequence uint64
@@ -95,6 +96,7 @@ func (l *link) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		l.ended(err)
 		wait = min(2*wait, retryMost)
 		if time.Since(began) > retryMost || errors.Is(err, errGap) {
 			wait = retryFirst
@@ -167,7 +169,18 @@ func (l *link) silence(now time.Time) {
 	l.state = stateSilent
 	n := l.peer.Forget(true)
 	l.node.metrics.forgotten.Add(float64(n))
-	l.node.log.Warn("a peer is silent; what it had in flight is forgotten", "peer", l.place.address, "silent", now.Sub(last).Round(time.Millisecond), "requests", n)
+	line := []any{"peer", l.place.address, "silent", now.Sub(last).Round(time.Millisecond), "requests", n}
+	if l.broke != nil { // another port, TLS that the other does not speak
+		line = append(line, "error", status.Convert(l.broke).Message())
+	}
+	l.node.log.Warn("a peer is silent; what it had in flight is forgotten", line...)
+}
+
+// ended notes how a stream ended.
+func (l *link) ended(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broke = err
 }
 
 // nobody notes that the address is nobody else's: errSelf or errAlias.
@@ -278,7 +291,7 @@ func (l *link) word(router string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := l.state
-	l.state, l.heard = stateConnected, now
+	l.state, l.heard, l.broke = stateConnected, now, nil
 	if router != "" {
 		l.router = router
 	}

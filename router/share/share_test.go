@@ -1,8 +1,11 @@
 package share_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -97,6 +100,19 @@ func TestPrefixesAreShared(t *testing.T) {
 		}
 		for _, ticket := range []*route.Ticket{first, second, other} {
 			end(ticket)
+		}
+	})
+}
+
+// Why a peer is not heard is said with its silence.
+func TestSilenceSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		b := join(t, n, 2, newFleet(1, "x"), func(c *share.Config) {
+			c.Dial = func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody there speaks gRPC") }
+		}, 1)
+		pass(4 * time.Second)
+		if !b.logged("a peer is silent") || !b.logged("nobody there speaks gRPC") {
+			t.Error("it is not said why")
 		}
 	})
 }
