@@ -76,7 +76,11 @@ func Take(ctx context.Context, path string) (*Legacy, error) {
 		return nil, fmt.Errorf("ask the router at %s for its listeners: %w", path, err)
 	}
 	l := &Legacy{conn: dialed.(*net.UnixConn), gone: make(chan struct{})}
-	if err := l.receive(ctx); err != nil {
+	err = l.receive(ctx)
+	if err == nil {
+		err = ctx.Err() // if there is one, the connection may have been interrupted
+	}
+	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("ask the router at %s for its listeners: %w", path, err)
 	}

@@ -3,11 +3,13 @@ package handover_test
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spillway-llm/spillway/router/handover"
 )
@@ -122,6 +124,38 @@ func TestWaitingConnectionsGoToTheSuccessor(t *testing.T) {
 	}
 	if got := <-next; !got.succeeded {
 		t.Errorf("the second offer ended %+v", got)
+	}
+}
+
+// One that is told to end while it takes has nothing, or what it needs to go on: it
+// must not think that the old router is gone.
+func TestTakeThatIsInterrupted(t *testing.T) {
+	path, old := place(t), listener(t)
+	ended := offer(t, t.Context(), path, nil, func() {}, old)
+	rng := rand.New(rand.NewPCG(1, 1))
+	took := 0
+	for range 150 {
+		ctx, cancel := context.WithCancel(t.Context())
+		interrupted := make(chan struct{})
+		time.AfterFunc(time.Duration(rng.IntN(400))*time.Microsecond, func() { cancel(); close(interrupted) })
+		legacy, err := handover.Take(ctx, path)
+		<-interrupted
+		if err != nil {
+			continue
+		}
+		took++
+		next := offer(t, t.Context(), path, legacy, func() {}, old)
+		if err := legacy.Succeed(t.Context()); err != nil {
+			t.Fatalf("after %d: %v", took, err)
+		}
+		if got := <-ended; !got.succeeded {
+			t.Fatalf("after %d the offer ended %+v", took, got)
+		}
+		legacy.Close()
+		ended = next
+	}
+	if took == 0 {
+		t.Error("none took")
 	}
 }
 
