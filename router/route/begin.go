@@ -204,7 +204,11 @@ func (r *Router) charge(s *scratch, q *Query, chain []uint64, now time.Time) *Ti
 	if policy.Cold(&s.input) {
 		known.coldAt = now
 	}
-	t.known = int(s.matches[known.slot])
+	if known.refuses(request.PromptTokens) {
+		chain = nil // and what it is believed to hold stays
+	} else {
+		t.known = int(s.matches[known.slot])
+	}
 	t.claimed = t.known
 	t.believe(known, chain, t.known)
 	t.chain = slices.Clone(chain) // the scratch is another request's soon

@@ -17,6 +17,17 @@ type belief struct {
 // rather than the index: below it, estimates and block sizes make as much.
 const leastLost = 256
 
+// farTooLong is how much longer than an engine's whole cache a prompt must be
+// estimated for no doubt to be left that the engine refuses it.
+const farTooLong = 1.25
+
+// refuses reports whether a prompt is longer than all that the endpoint can hold, by
+// its own report: the claim of one that it can't compute would push everything else
+// out of the index.
+func (e *endpoint) refuses(prompt float64) bool {
+	return e.state.KVCapacityTokens > 0 && prompt > farTooLong*e.state.KVCapacityTokens
+}
+
 // believe notes what the index says about the endpoint, to be compared with
 // what the engine reports. While another request may still be computing the
 // same prefix there, a miss would prove nothing. Called under router.mu.

@@ -97,6 +97,32 @@ func TestRefusedRequestsLeaveNoPrefix(t *testing.T) {
 	}
 }
 
+// A prompt that no engine could hold pushes nothing out of the index.
+func TestPromptsThatCannotBeHeldAreNotClaimed(t *testing.T) {
+	w := newWorld(t, 1, byTokens)
+	w.fleet.only(id(0), func(e *pool.State) { e.KVCapacityTokens = 4096 })
+	first := w.begin(t, query("p"))
+	first.FirstToken(time.Now())
+	first.End(served(1000, 10))
+	long := query("")
+	text := bytes.Repeat([]byte("far too long "), 4096)
+	long.Prompt, long.PromptBytes = spans(text), len(text)
+	for range 2 { // the end of the first says nothing of the second
+		ticket := w.begin(t, long)
+		if got := w.cached(t, ticket); got != 0 {
+			t.Errorf("%v tokens are believed of a prompt that can't be held", got)
+		}
+		ticket.End(ended(feature.UpstreamError, 400))
+	}
+	w.begin(t, long).End(served(13_312, 10)) // if it could after all
+	last := w.begin(t, query("p"))
+	if got := w.cached(t, last); got != 960 {
+		t.Errorf("%v tokens are believed cached, want 960", got)
+	}
+	last.End(served(1000, 10))
+	w.idle(t)
+}
+
 // The same of each endpoint that a moved request was at.
 func TestMovedRequestsLeaveNoPrefixWhereTheyWereRefused(t *testing.T) {
 	for _, how := range []feature.Status{feature.OK, feature.UpstreamError} {
