@@ -124,8 +124,9 @@ func (h *hints) slo(key string) **float64 {
 // whole reports whether x is a whole number that a priority may be.
 func whole(x float64) bool { return x == math.Trunc(x) && math.Abs(x) <= math.MaxInt32 }
 
-// objective reports whether ms is one, also in seconds.
-func objective(ms float64) bool { return ms/1000 > 0 && !math.IsInf(ms, 0) }
+// objective reports whether ms is one: less than a nanosecond is nothing, and by how
+// much it is missed no number.
+func objective(ms float64) bool { return ms >= 1e-6 && !math.IsInf(ms, 0) }
 
 // one returns the value of a header that may be given once, "" when it is not.
 func one(h http.Header, name string) (string, error) {

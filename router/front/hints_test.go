@@ -71,6 +71,7 @@ func TestHints(t *testing.T) {
 func TestHintsThatAreWrong(t *testing.T) {
 	for hints, says := range map[string]string{
 		`{"slo_ttft_ms":0}`:            "`slo_ttft_ms` must be a positive number of milliseconds",
+		`{"slo_ttft_ms":1e-320}`:       "`slo_ttft_ms` must be a positive",
 		`{"slo_ttft_ms":-1}`:           "`slo_ttft_ms` must be a positive",
 		`{"slo_tpot_ms":"40"}`:         "`slo_tpot_ms` must be a positive number",
 		`{"slo_tpot_ms":1e999}`:        "`slo_tpot_ms` must be a positive number",
