@@ -172,9 +172,33 @@ func TestFitFindsTheFleet(t *testing.T) {
 		t.Errorf("the log does not come out as it was: %s, %v", c.Why(), c.Off)
 	}
 	// Which conversations lose their prefix to others is chance, where caches are full:
-	// in logs of 16 seeds the difference scatters by 0.02 around -0.01.
+	// in logs of 16 seeds the difference scatters by 0.02 around -0.01. Where they are
+	// not, see TestReplayFindsAsMuchCached.
 	if off := float64(c.Simulated.HitRate - c.Logged.HitRate); math.Abs(off) > 0.03 {
 		t.Errorf("%.3f of the prompts were cached and %.3f are in the replay", c.Logged.HitRate, c.Simulated.HitRate)
+	}
+}
+
+// Where caches have room for all, what the replay finds in them is what prompts have in
+// common: in logs of 16 seeds the share that is cached was off by 0.006 at most, and by
+// 0.002 as a rule.
+func TestReplayFindsAsMuchCached(t *testing.T) {
+	sum := 0.0
+	seeds := []uint64{1001, 1002}
+	for _, seed := range seeds {
+		w := mixed
+		w.rate, w.length, w.seed = 0.6, 9*time.Minute, seed
+		c, err := fit(t, w.run(t, policy.Predicted, seed).rows).Check(context.Background(), []uint64{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		off := float64(c.Simulated.HitRate - c.Logged.HitRate)
+		if sum += off; math.Abs(off) > 0.01 {
+			t.Errorf("seed %d: %.3f of the prompts were cached and %.3f are in the replay", seed, c.Logged.HitRate, c.Simulated.HitRate)
+		}
+	}
+	if off := sum / float64(len(seeds)); math.Abs(off) > 0.005 {
+		t.Errorf("of all seeds, %+.4f more was cached in the replay", off)
 	}
 }
 
