@@ -61,7 +61,7 @@ func bandOf(load float64) int {
 
 // Said is what a request was forecast.
 type Said struct {
-	Plain     feature.Forecast // as the bundle and the prior said
+	Plain     feature.Forecast // as the bundle and the prior said, tempered
 	Corrected feature.Forecast // and after the correction
 	Load      float64          // of the endpoint then, see LoadOf
 	Overdue   bool             // Overdue was told of it

@@ -23,7 +23,7 @@ const (
 type Settled struct {
 	Endpoint     string
 	DispatchedAt time.Time
-	Plain        feature.Forecast // as the bundle and the prior said
+	Plain        feature.Forecast // as the bundle and the prior said, tempered
 	Forecast     feature.Forecast // corrected: as the decision was made with it
 	TTFT         feature.Seconds  // measured; unknown values are skipped
 	TPOT         feature.Seconds

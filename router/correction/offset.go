@@ -19,8 +19,8 @@ type Offset struct {
 	ttft, tpot line
 }
 
-// Observe adds one outcome: the forecast as the bundle gave it (its p50
-// before this correction) and what was measured. Unknown values are skipped.
+// Observe adds one outcome: the forecast as the bundle gave it, tempered (its p50
+// before this correction), and what was measured. Unknown values are skipped.
 func (o *Offset) Observe(forecast feature.Forecast, ttft, tpot feature.Seconds) {
 	o.ttft.observe(float64(forecast.TTFT.P50), float64(ttft), true)
 	o.tpot.observe(float64(forecast.TPOT.P50), float64(tpot), false)
@@ -50,7 +50,7 @@ func logRatio(actual, forecast feature.Seconds) float64 {
 }
 
 // Correct is what is added to the residuals of one endpoint's forecast, which
-// is as the bundle gave it, under that load (see LoadOf).
+// is tempered, under that load (see LoadOf).
 func Correct(o *Offset, c *Coverage, forecast feature.Forecast, load float64) feature.Residual {
 	ttft, tpot := o.TTFT(forecast.TTFT.P50), o.TPOT(forecast.TPOT.P50)
 	return feature.Residual{
@@ -60,7 +60,7 @@ func Correct(o *Offset, c *Coverage, forecast feature.Forecast, load float64) fe
 }
 
 // Plain takes a correction out of a forecast again: what the bundle and the
-// prior alone say.
+// prior alone say, tempered.
 func Plain(f feature.Forecast, c feature.Residual) feature.Forecast {
 	if !f.Known() {
 		return f
