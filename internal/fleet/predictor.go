@@ -105,7 +105,7 @@ func (r *router) forecast(now time.Time, late bool) bool {
 	}
 	r.tempered = append(r.tempered[:0], r.answers...)
 	if !r.config.Without.Temper {
-		correction.Temper(r.tempered)
+		correction.Temper(r.tempered, in.Request.ExpectedOutputTokens)
 	}
 	for j, i := range r.asked {
 		if f := &r.tempered[j]; f.Known() {

@@ -23,28 +23,31 @@ func answered(ttft, tpot feature.Seconds, r, q float64) feature.Forecast {
 	}
 }
 
-// Of what the bundle finds between candidates, three quarters are believed of TTFT and a
-// quarter of TPOT; what it says of all of them alike stays.
+// Of what the bundle finds between candidates, three quarters are believed of TTFT; of
+// TPOT all where no token is expected, half where 30 are, and a quarter from 90 on.
+// What it says of all of them alike stays.
 func TestTemper(t *testing.T) {
-	out := []feature.Forecast{answered(1, 0.02, 0.1, 0.5), feature.NoForecast, answered(2, 0.03, 0.5, 0.1)}
-	correction.Temper(out)
-	want := []feature.Forecast{answered(1, 0.02, 0.15, 0.35), feature.NoForecast, answered(2, 0.03, 0.45, 0.25)}
-	for i, f := range out {
-		if !like(f, want[i]) {
-			t.Errorf("%d: %+v, want %+v", i, f, want[i])
+	for _, c := range []struct{ output, first, last float64 }{{0, 0.5, 0.1}, {30, 0.4, 0.2}, {90, 0.35, 0.25}, {1e5, 0.35, 0.25}} {
+		out := []feature.Forecast{answered(1, 0.02, 0.1, 0.5), feature.NoForecast, answered(2, 0.03, 0.5, 0.1)}
+		correction.Temper(out, c.output)
+		want := []feature.Forecast{answered(1, 0.02, 0.15, c.first), feature.NoForecast, answered(2, 0.03, 0.45, c.last)}
+		for i, f := range out {
+			if !like(f, want[i]) {
+				t.Errorf("%g tokens, %d: %+v, want %+v", c.output, i, f, want[i])
+			}
 		}
 	}
 	alike := []feature.Forecast{answered(1, 0.02, 2, 2), answered(9, 0.01, 2, 2)}
-	correction.Temper(alike)
+	correction.Temper(alike, 150)
 	if !like(alike[0], answered(1, 0.02, 2, 2)) || !like(alike[1], answered(9, 0.01, 2, 2)) {
 		t.Errorf("an error that all share became %+v", alike)
 	}
 	one := []feature.Forecast{answered(1, 0.02, -1, 3)}
-	correction.Temper(one)
+	correction.Temper(one, 150)
 	if !like(one[0], answered(1, 0.02, -1, 3)) {
 		t.Errorf("one candidate has nobody to differ from, and became %+v", one)
 	}
-	correction.Temper(nil)
+	correction.Temper(nil, 150)
 }
 
 // like reports whether two forecasts are equal but for rounding.
@@ -79,7 +82,8 @@ func TestTemperKeepsOrder(t *testing.T) {
 			out = append(out, answered(feature.Seconds(p), feature.Seconds(p), residual.Draw(t, "ttft"), residual.Draw(t, "tpot")))
 		}
 		said := append([]feature.Forecast(nil), out...)
-		correction.Temper(out)
+		output := rapid.Float64Range(0, 1e5).Draw(t, "output tokens")
+		correction.Temper(out, output)
 		const slack = 1 + 1e-9
 		for i := range out {
 			if f := out[i]; f.TTFT.P90 < f.TTFT.P50 || f.TPOT.P90 < f.TPOT.P50 {
@@ -99,7 +103,7 @@ func TestTemperKeepsOrder(t *testing.T) {
 		less := rapid.Float64Range(0, 1).Draw(t, "less residual") * by
 		p := feature.Seconds(priors[at] * math.Exp(by))
 		more[at] = answered(p, p, said[at].Residual.TTFT.P50-less, said[at].Residual.TPOT.P50-less)
-		correction.Temper(more)
+		correction.Temper(more, output)
 		if slack*more[at].TTFT.P50 < out[at].TTFT.P50 || slack*more[at].TPOT.P90 < out[at].TPOT.P90 {
 			t.Fatalf("with more load %+v became %+v", out[at], more[at])
 		}
@@ -111,7 +115,7 @@ func TestTemperDoesNotAllocate(t *testing.T) {
 	for i := range out {
 		out[i] = answered(feature.Seconds(1+i), 0.02, 0.1*float64(i), 0)
 	}
-	if n := testing.AllocsPerRun(100, func() { correction.Temper(out) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { correction.Temper(out, 150) }); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }

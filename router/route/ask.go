@@ -90,7 +90,7 @@ func (s *scratch) join(a asking) {
 	s.row = s.row[:0]
 	if a.answered() {
 		s.tempered = append(s.tempered[:0], s.forecasts...)
-		correction.Temper(s.tempered)
+		correction.Temper(s.tempered, s.input.Request.ExpectedOutputTokens)
 	}
 	j := 0
 	for i, e := range s.known {

@@ -129,7 +129,7 @@ func remade(in *policy.Input, d *feature.Decision, t *offpolicy.Target) {
 		vectors[i], forecasts[i] = in.Candidates[i].Vector(&in.Request), feature.NoForecast
 	}
 	t.Forecaster.Evaluate(vectors, forecasts)
-	correction.Temper(forecasts)
+	correction.Temper(forecasts, in.Request.ExpectedOutputTokens)
 	for i := range forecasts {
 		c := &in.Candidates[i]
 		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}

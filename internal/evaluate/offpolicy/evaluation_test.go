@@ -227,7 +227,7 @@ func dumb(t *testing.T, d *feature.Decision, o *feature.Outcome, options *offpol
 			target.Forecaster.Evaluate([]feature.Vector{d.Candidates[i].Vector}, out)
 			answers = append(answers, out[0])
 		}
-		correction.Temper(answers)
+		correction.Temper(answers, in.Request.ExpectedOutputTokens)
 		for i, f := range answers {
 			in.Candidates[i].Residual, in.Candidates[i].Correction = f.Residual, feature.Residual{}
 		}

@@ -95,7 +95,7 @@ func (t *Target) forecast(in *policy.Input, d *feature.Decision, r *remake) {
 		r.vectors, r.forecasts = append(r.vectors, v), append(r.forecasts, feature.NoForecast)
 	}
 	t.Forecaster.Evaluate(r.vectors, r.forecasts)
-	correction.Temper(r.forecasts) // as the router does
+	correction.Temper(r.forecasts, in.Request.ExpectedOutputTokens) // as the router does
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
 		c.Residual, c.Correction = feature.NoResidual, feature.Residual{}
