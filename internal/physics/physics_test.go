@@ -91,6 +91,36 @@ func TestAdmissionWaitsForBlocks(t *testing.T) {
 	}
 }
 
+// TestAdmissionOfPromptsThatBeginAlike: what all of a hundred requests begin with is
+// held once, also for the next that begins so.
+func TestAdmissionOfPromptsThatBeginAlike(t *testing.T) {
+	p := profile(t)
+	wait := func(context, shared, kvUsed, sent float64) feature.Seconds {
+		l := idle(p)
+		l.Ledger.Requests, l.Ledger.Decoding, l.Ledger.ContextTokens, l.Ledger.SharedContext = 100, 100, context, shared
+		l.Ledger.Remaining[9], l.Ledger.RemainingContext[9] = 100, context
+		l.Ledger.SinceScrape, l.Ledger.SinceScrapeContext = sent/10_000, sent
+		l.Scraped = feature.Scraped{Running: 100, KVUsed: kvUsed, Age: 1}
+		r := feature.Request{PromptTokens: 10_000, CachedTokens: 9_900, ExpectedOutputTokens: 100, Completions: 1}
+		return physics.Estimate(p.Coefficients, r, l).Admission
+	}
+	const capacity = 262_144
+	for _, c := range []struct {
+		what                          string
+		context, shared, kvUsed, sent float64
+		waits                         bool
+	}{
+		{"ten hold what is distinct, and there is room for 100 more tokens", 1_000_000, 743_000, 0.99, 0, false},
+		{"an old number and what was sent since leave room, too", 1_000_000, 743_000, 0.93, 30_000, false},
+		{"there is no room", 1_000_000, 735_000, 0.999, 0, true},
+		{"nothing is held for two", 261_000, 0, 0.99, 0, true},
+	} {
+		if got := wait(c.context, c.shared, c.kvUsed, c.sent); (got > 0) != c.waits {
+			t.Errorf("%s: it waits %.2f s for room in %d tokens", c.what, got, capacity)
+		}
+	}
+}
+
 func TestSpeedFactorScalesAll(t *testing.T) {
 	p := profile(t)
 	r := feature.Request{PromptTokens: 2000, ExpectedOutputTokens: 100, Completions: 1}

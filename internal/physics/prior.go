@@ -129,7 +129,9 @@ func batch(l *feature.Load) (decoding, kv float64) {
 // they came. So r waits until enough of those that run have ended for it, and,
 // as far as those that wait before it don't fit either, for what they will take
 // of the endpoint: sequences times steps of its sequences, tokens times steps of
-// its cache.
+// its cache. Where prompts begin alike an engine holds the beginning once, so that
+// who comes needs less room than its prompt is long, and those in flight hold less;
+// see alone.
 func admission(c *Coefficients, r *feature.Request, l *feature.Load, inflight, kv float64) float64 {
 	led := &l.Ledger
 	var wait float64
@@ -137,10 +139,23 @@ func admission(c *Coefficients, r *feature.Request, l *feature.Load, inflight, k
 		wait = queued(&led.Remaining, inflight+r.Completions-most, r.Completions, most-led.Decoding, led.WaitingOutput/most)
 	}
 	if capacity := l.Profile.KVCapacityTokens; capacity > 0 {
-		need := held(c, l, kv) + r.PromptTokens - capacity
-		wait = max(wait, queued(&led.RemainingContext, need, r.PromptTokens, capacity-kv, led.WaitingStay/capacity))
+		a, uncached := alone(led), r.UncachedTokens()
+		own := uncached + a*max(0, r.PromptTokens-uncached)
+		need := held(c, l, kv) + own - capacity
+		wait = max(wait, queued(&led.RemainingContext, need, own, capacity-a*kv, a*led.WaitingStay/capacity))
 	}
 	return wait
+}
+
+// alone is the share of the tokens of the requests in flight that are held for one
+// of them alone, or counted here for the first of several: 1 where none begin alike.
+// What is cached of the next request is taken to be held for others as often.
+func alone(l *feature.Ledger) float64 {
+	all := l.ContextTokens + l.WaitingContext
+	if !(l.SharedContext > 0) || !(all > 0) {
+		return 1
+	}
+	return max(0, 1-l.SharedContext/all)
 }
 
 // queued is how many steps pass until own of something is there for a request,
@@ -161,9 +176,11 @@ func held(c *Coefficients, l *feature.Load, kv float64) float64 {
 	own := max(kv+led.WaitingContext-led.SharedContext, 0)
 	s := &l.Scraped
 	reported := s.KVUsed * l.Profile.KVCapacityTokens
-	reported += led.SinceScrapeContext + led.PrefillTokens + float64(s.Age)/c.B + led.Decoding*float64(s.Age)/float64(c.Step(led.Decoding, 0))
+	a := alone(led)
+	reported += a*led.SinceScrapeContext + led.PrefillTokens
+	reported += min(float64(s.Age)/c.B, led.PrefillRate*float64(s.Age)) + led.Decoding*float64(s.Age)/float64(c.Step(led.Decoding, 0))
 	if s.Waiting > 0 {
-		reported += led.WaitingContext
+		reported += a * led.WaitingContext
 	}
 	if reported < own { // false for what was never scraped
 		return reported

@@ -99,6 +99,28 @@ func TestSharedPromptsAreHeldOnce(t *testing.T) {
 	shared("after all have ended", 0)
 }
 
+// However far prompts have the beginning in common, most of it is found.
+func TestMostOfWhatIsSharedIsFound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := ledger.New()
+		common := rapid.IntRange(1, 2000).Draw(t, "blocks in common")
+		for text := range uint64(2) {
+			chain := make([]uint64, common+rapid.IntRange(0, 500).Draw(t, "blocks more"))
+			for i := range chain {
+				chain[i] = uint64(i + 1)
+				if i >= common {
+					chain[i] += 10_000 * (text + 1)
+				}
+			}
+			l.Charge("a", 1, ledger.Entry{PromptTokens: 64 * len(chain), Chain: chain}, at(0))
+		}
+		most := float64(64 * common)
+		if got := l.State("a", 1, at(0), at(0)).SharedContext; got > most || got < 8./9*most {
+			t.Fatalf("of %v tokens in common %v are found", most, got)
+		}
+	})
+}
+
 func TestHeadIsCreditedSinceTheLastFirstToken(t *testing.T) {
 	l := ledger.New()
 	first := l.Charge("a", 1, ledger.Entry{PromptTokens: 10, UncachedTokens: 10}, at(0))

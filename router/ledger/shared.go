@@ -1,13 +1,18 @@
 package ledger
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // sharing finds out which tokens of the prompts in flight are held once by the
 // engine however many of them begin with it. A prompt is cut at a few of its
 // blocks, and the stretches between them that are alike count once.
 //
-// The cuts lie at 1, 2, 3, 4, 6, 8, 12, 16, ... blocks: shared text is found to
-// two thirds of its length at least, with two look-ups for each doubling of it.
+// The cuts lie at 1 to 16 blocks, and from there at each eighth of a power of two:
+// shared text is found to eight ninths of its length at least, with eight look-ups
+// for each doubling of it. Where it was found to two thirds, a fleet whose tenants
+// have 6,000 tokens in common each was believed to hold nearly twice what it held.
 type sharing struct {
 	held   map[uint64]stretch // by the hash of the last block, which stands for all before it
 	shared int64              // tokens that all but the first to hold a stretch have in it
@@ -59,14 +64,8 @@ func (s *sharing) letGo(marks []uint64) {
 	}
 }
 
-// nextCut is the block to cut at after another: a power of two, or one and a
-// half of it.
+// nextCut is the block to cut at after another.
 func nextCut(at int) int {
-	if at&(at-1) == 0 && at > 1 {
-		return at + at/2
-	}
-	if at == 1 {
-		return 2
-	}
-	return at / 3 * 4
+	power := 1 << (bits.Len(uint(at)) - 1)
+	return at + max(1, power/8)
 }

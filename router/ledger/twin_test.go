@@ -186,8 +186,12 @@ func (w *twin) state(endpoint string, incarnation uint64, now, scrapedAt time.Ti
 func shares(e *twinEntry, seen map[uint64]float64) float64 {
 	shared, from := 0.0, 0
 	for at := range len(e.Chain) {
-		if n := at + 1; n&(n-1) != 0 && (n%3 != 0 || n/3&(n/3-1) != 0) {
-			continue // cuts lie at 2^k and at 3*2^k blocks
+		power := 1
+		for 2*power <= at+1 {
+			power *= 2
+		}
+		if power >= 16 && (at+1)%(power/8) != 0 {
+			continue // cuts lie at each eighth of a power of two
 		}
 		hash, stretch := e.Chain[at], float64((at+1-from)*twinBlock)
 		from = at + 1
