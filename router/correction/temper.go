@@ -15,7 +15,7 @@ const (
 )
 
 // Temper draws the residuals of one request's candidates together, in log towards
-// their mean; out are the answers about all of them, and outputTokens, at least 0, is
+// their mean; out are the answers about all of them, and outputTokens, at least 0 or unknown, is
 // what it is expected to generate. How long such a request takes on this fleet is the
 // bundle's to say. On which endpoint it takes less says the prior, and the bundle for a
 // part. Answers that are not known stay so.
@@ -48,7 +48,10 @@ const (
 // load that prior and bundle rise with. What a bundle errs by on all endpoints alike
 // stays as it is, for the judge to see.
 func Temper(out []feature.Forecast, outputTokens float64) {
-	share := max(believedTPOT, halfBelieved/(halfBelieved+outputTokens))
+	share := believedTPOT
+	if outputTokens >= 0 { // not so where it is unknown
+		share = max(share, halfBelieved/(halfBelieved+outputTokens))
+	}
 	var ttft, tpot, n float64
 	for i := range out {
 		if f := &out[i]; f.Known() {

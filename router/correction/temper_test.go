@@ -24,10 +24,11 @@ func answered(ttft, tpot feature.Seconds, r, q float64) feature.Forecast {
 }
 
 // Of what the bundle finds between candidates, three quarters are believed of TTFT; of
-// TPOT all where no token is expected, half where 30 are, and a quarter from 90 on.
+// TPOT all where no token is expected, half where 30 are, and a quarter from 90 on, or
+// where nobody knows.
 // What it says of all of them alike stays.
 func TestTemper(t *testing.T) {
-	for _, c := range []struct{ output, first, last float64 }{{0, 0.5, 0.1}, {30, 0.4, 0.2}, {90, 0.35, 0.25}, {1e5, 0.35, 0.25}} {
+	for _, c := range []struct{ output, first, last float64 }{{0, 0.5, 0.1}, {30, 0.4, 0.2}, {90, 0.35, 0.25}, {1e5, 0.35, 0.25}, {feature.Unknown, 0.35, 0.25}} {
 		out := []feature.Forecast{answered(1, 0.02, 0.1, 0.5), feature.NoForecast, answered(2, 0.03, 0.5, 0.1)}
 		correction.Temper(out, c.output)
 		want := []feature.Forecast{answered(1, 0.02, 0.15, c.first), feature.NoForecast, answered(2, 0.03, 0.45, c.last)}
