@@ -337,3 +337,30 @@ func TestAPredictorThatCameBackIsJudgedByItself(t *testing.T) {
 		t.Error("a believed bundle's predictor restarts, and what was learned is forgotten")
 	}
 }
+
+// A predictor that goes away again and again while it is refuted is believed no sooner.
+func TestAPredictorThatComesAndGoesIsNotBelieved(t *testing.T) {
+	for _, between := range []int{0, 1, 20} {
+		g := correction.NewGuard(limits(), start)
+		answer := correction.Answer{Bundle: 1}
+		g.Answered(start, answer, nil, nil)
+		i := 0
+		settle := func(n int) {
+			for range n {
+				g.Settled(start, 1, settled(i, 30, 1))
+				i++
+			}
+		}
+		settle(200)
+		for range 3 {
+			g.Failed(start, correction.Broken, "away")
+			g.Answered(start, answer, nil, nil)
+			settle(between)
+		}
+		settle(1)
+		g.Answered(start, answer, nil, nil)
+		if g.Answered(start.Add(limits().ReturnHold), answer, nil, nil); g.Live() {
+			t.Errorf("%d outcomes between: it decides", between)
+		}
+	}
+}

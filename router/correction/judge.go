@@ -71,9 +71,9 @@ func (j *Judge) Overdue(s *Settled) {
 
 // reopen forgets all outcomes. What was wrong stays so until as many as may be judged
 // have come anew, of TTFT and of TPOT where there were so many, and bear the forecasts
-// out.
+// out; to be reopened again before that does not make them fewer.
 func (j *Judge) reopen() {
-	*j = Judge{ttft: trial{due: j.ttft.heard()}, tpot: trial{due: j.tpot.heard()}, fault: j.fault}
+	*j = Judge{ttft: trial{due: max(j.ttft.due, j.ttft.heard())}, tpot: trial{due: max(j.tpot.due, j.tpot.heard())}, fault: j.fault}
 }
 
 // Refuted reports whether a request that has waited that long for its first token has

@@ -121,7 +121,9 @@ func (r *Router) settled(l *llm, now time.Time, a asking) {
 	}
 	if forget := l.guard.Forgets(a.answer.Bundle); forget != nil {
 		for _, e := range r.endpoints {
-			forget(&e.offset)
+			if serves(e.state, l.name) { // of the others this bundle says nothing
+				forget(&e.offset)
+			}
 		}
 	}
 	r.note(l, nil)(l.guard.Answered(now, a.answer, a.vectors, a.forecasts))
