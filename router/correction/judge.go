@@ -36,7 +36,8 @@ type Settled struct {
 // or more than half of the pairs of endpoints are put in the wrong order, which the
 // prior alone puts right. The last 200 are looked at, by the first rule also the last 100,
 // and the last 50, of which only those speak that have come and are further off, by more
-// than 1.2 times, than the prior alone. So where nobody could have known, as in a fleet that is full, little speaks
+// than 1.2 times, than the prior alone; of TPOT that goes for the 100, too. So where nobody
+// could have known, as in a fleet that is full, little speaks
 // against the bundle. Of the first two rules, all that was dispatched within 25 ms is one
 // outcome, and so are the TTFTs of what came to one queue of a second or more within 5 s,
 // of which one long prompt may make dozens late. TTFT and TPOT are judged apart: a rule is broken when it is
@@ -103,9 +104,9 @@ func (j *Judge) sum() {
 
 func (j *Judge) broken(beyond float64) string {
 	switch {
-	case j.ttft.off(beyond):
+	case j.ttft.off(beyond, far):
 		return "TTFT is off by more than 1.5 times in half of the outcomes"
-	case j.tpot.off(beyond):
+	case j.tpot.off(beyond, misled):
 		return "TPOT is off by more than 1.5 times in half of the outcomes"
 	case j.ttft.uncovered(beyond):
 		return "under 75 % of TTFTs are within their p90"
@@ -195,10 +196,10 @@ func (t *trial) pair(h half) {
 }
 
 // off, uncovered and disordered are the three rules, broken by so many standard
-// deviations.
-func (t *trial) off(beyond float64) bool {
-	misled, far := &t.recent.answers[misled], &t.recent.answers[far]
-	return misled.above(few, 0.5, beyond) || far.above(some, 0.5, beyond) || far.above(all, 0.5, beyond)
+// deviations. Of the last 100 outcomes off asks a question of its own.
+func (t *trial) off(beyond float64, question int) bool {
+	a := &t.recent.answers
+	return a[misled].above(few, 0.5, beyond) || a[question].above(some, 0.5, beyond) || a[far].above(all, 0.5, beyond)
 }
 
 func (t *trial) uncovered(beyond float64) bool {

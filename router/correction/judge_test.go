@@ -237,6 +237,35 @@ func TestABundleIsHeldAgainstItsPrior(t *testing.T) {
 	}
 }
 
+// In a fleet that is full, prior and forecast are off together, and TPOTs are so for a
+// while: the last 100 are nothing against the bundle then, and only 200 are.
+func TestTPOTIsHeldAgainstThePriorForLonger(t *testing.T) {
+	run := func(prior float64) int {
+		var j correction.Judge
+		for i := range 400 {
+			s := settled(i, 1, 1)
+			s.Plain = s.Forecast
+			s.Plain.Residual.TPOT.P50 = -math.Log(prior / float64(s.Forecast.TPOT.P50))
+			s.Forecast.TPOT.P90 = 100
+			if i >= 200 {
+				s.TPOT, s.OutputTokens = 3*s.Forecast.TPOT.P50, 100
+			}
+			j.Observe(s)
+			if j.Fault() != "" {
+				return i + 1 - 200
+			}
+		}
+		return 0
+	}
+	per := float64(settled(0, 1, 1).Forecast.TPOT.P50)
+	if n := run(per); n != 136 {
+		t.Errorf("as far off as the prior, wrong after %d outcomes, want 136", n)
+	}
+	if n := run(3 * per); n != 43 {
+		t.Errorf("where the prior is right, wrong after %d outcomes, want 43", n)
+	}
+}
+
 // A handful of tokens says nothing of TPOT.
 func TestShortAnswersSayNothingOfTPOT(t *testing.T) {
 	var j correction.Judge
